@@ -123,8 +123,8 @@ class Identity:
         found: dict[str, None] = {}
         implied = {"job": self.service, "instance": self.process, PLACE: self.service}
         for label in filter(None, ours):
-            own = () if label == PLACE else (label,)
-            found.update(dict.fromkeys((*implied.get(label, ()), *own)))
+            found.update(dict.fromkeys((*implied.get(label, ()), label)))
+        found.pop(PLACE, None)
         return tuple(found)
 
     def text(self, template: str) -> str:

@@ -65,7 +65,7 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     # A process that started within the hour may have had no request yet.
     vanished = recorded.vanished(hour).unless(starts.young(hour, limits))
     # Its requests went on until it was gone, and no other service has its routes.
-    unserved = recorded.unserved(hour, limits.duration("5m"))
+    unserved = recorded.unserved(hour, limits.vanished_for)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
     page = (
@@ -93,7 +93,7 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
 def _traffic_stopped(limits: SiteLimits) -> Alert:
     window, alert = limits.traffic_window, "JaxmonServiceVanished"
     traffic = recorded.traffic_of(window)
-    before = traffic.offset(durations.text(1.5 * seconds_in(window))) > limits.traffic
+    before = traffic.offset(durations.text(2 * seconds_in(window))) > limits.traffic
     idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
     stopped = (
         traffic.equals(0)

@@ -74,16 +74,18 @@ def hung(window: str, limits: Limits) -> Expr:
 def left(window: str, limits: Limits) -> Expr:
     """Return how many callers left each process that answered none, after a wait."""
     asked = histogram(catalog.REQUEST_SECONDS, eq("outcome", GIVEN_UP))
+    bounds = catalog.REQUEST_SECONDS.buckets
+    wait = next((of for of in bounds if of >= limits.left_after), bounds[-1])
     every, soon = (
         counted.increase(window).sum(*REPLICA)
-        for counted in (asked.count, asked.at_most(limits.left_after))
+        for counted in (asked.count, asked.at_most(wait))
     )
     return (
         (every - soon)
         .unless(replica_answered(window))
         .record(
             *("worker", catalog.REQUESTS, f"left{window}"),
-            f"Callers who left within {window} after more than {limits.left_after:g} "
+            f"Callers who left within {window} after more than {wait:g} "
             "s, of a process that answered none.",
         )
     )
@@ -272,11 +274,11 @@ def unserved(window: str, traffic: str) -> Expr:
     no service in the same place reports one any more.
     """
     metric = catalog.REQUESTS_IN_PROGRESS
-    gone = gauge_over(metric, "last", window).max(*ROUTE)
-    gone = gone.unless(gauge(metric).max(*ROUTE), promql.PLACE, "route")
+    absent = gauge_over(metric, "last", window).max(*ROUTE)
+    absent = absent.unless(gauge(metric).max(*ROUTE), promql.PLACE, "route")
     busy = traffic_of(traffic).latest(window) > 0
     return (
-        gone.max("job")
+        absent.max("job")
         .and_(busy, "job")
         .record(
             *("job", metric, f"unserved{window}"),

@@ -281,9 +281,9 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
     given_up = patient.and_(number >= limits.cancelled_requests)
     ever = recorded.succeeded() > 0
     # Callers who waited and left may have cost the budget enough before.
-    paged = recorded.budget_paged(limits.page, limits.duration("30m"), FAILED)
+    paged = recorded.budget_paged(limits.page, limits.duration("1h"), FAILED)
     for severity, expr in (
-        (PAGE, waiting.or_(given_up.and_(ever)).unless(paged)),
+        (PAGE, waiting.or_(given_up.and_(ever).unless(paged))),
         (TICKET, given_up.unless(waiting).unless(ever)),
     ):
         yield Alert(

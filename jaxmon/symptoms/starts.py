@@ -137,13 +137,13 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
     )
     ended = "ended in the middle of loop {{ $labels.loop }}"
     lost = recorded.lost_loops(limits.died_seen)
-    gone = died.count("job", "loop").unless(others)
-    gone = gone.or_(lost).record(
-        *("loop", catalog.AGENT_DIED, "gone"),
+    unfinished = died.count("job", "loop").unless(others)
+    unfinished = unfinished.or_(lost).record(
+        *("loop", catalog.AGENT_DIED, "ended"),
         "Processes of a loop that ended in the middle of it.",
     )
     for severity, expr, who in (
-        (PAGE, gone, COUNT + _OF_JOB),
+        (PAGE, unfinished, COUNT + _OF_JOB),
         (TICKET, died > 0, A_PROCESS),
     ):
         # It may be the first that is known of the same outage.
@@ -157,6 +157,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             description="A training process ended, and none replaced it.",
             summary=f"{who}{ended}.",
         )
+    known = limits.finished_within
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -169,7 +170,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         what = ", ".join(f"{label} {value}" for label, value in run.match)
         finish = catalog.AGENT_ENDED_SECONDS
         finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
-        finished = gauge_over(finish, "last", limits.finished_within, *match).count()
+        finished = gauge_over(finish, "last", known, *match).count()
         # Its loops page themselves if they end in the middle.
         told = lost.where(*match).latest(limits.died_within).count()
         over = count.equals(0).and_(finished.or_(told))
