@@ -9,7 +9,6 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.facts.walltime import ENOUGH_LOOKS, SHORT_SECONDS
-from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
@@ -93,7 +92,7 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
 def _traffic_stopped(limits: SiteLimits) -> Alert:
     window, alert = limits.traffic_window, "JaxmonServiceVanished"
     traffic = recorded.traffic_of(window)
-    before = traffic.offset(durations.text(2 * seconds_in(window))) > limits.traffic
+    before = recorded.traffic_before(window) > limits.traffic
     idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
     stopped = (
         traffic.equals(0)

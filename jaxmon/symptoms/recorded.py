@@ -300,6 +300,12 @@ def traffic_of(window: str) -> Expr:
     )
 
 
+def traffic_before(window: str) -> Expr:
+    """Return how many there were within as long a time, that long before it."""
+    back = durations.text(2 * durations.seconds(window))
+    return traffic_of(window).offset(back)
+
+
 def vanished(window: str) -> Expr:
     """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS
@@ -371,11 +377,10 @@ def crashed(window: str) -> Expr:
     )
 
 
-def budget_paged(page: str, window: str, alert: str) -> Expr:
-    """Return the routes about which an *alert* paged within *window*."""
-    fired = promql.alerts(
-        eq("alertname", alert), eq("alertstate", "firing"), eq("severity", page)
-    )
+def budget_paged(alert: str, limits: SiteLimits) -> Expr:
+    """Return the routes about which an *alert* paged of late."""
+    page, window = eq("severity", limits.page), limits.duration("1h")
+    fired = promql.alerts(eq("alertname", alert), eq("alertstate", "firing"), page)
     latest = promql.call("last_over_time", f"{fired}[{window}]").max(*ROUTE)
     return latest.record(
         *("route", catalog.REQUESTS, "paged"),

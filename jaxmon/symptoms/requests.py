@@ -281,7 +281,7 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
     given_up = patient.and_(number >= limits.cancelled_requests)
     ever = recorded.succeeded() > 0
     # Callers who waited and left may have cost the budget enough before.
-    paged = recorded.budget_paged(limits.page, limits.duration("1h"), FAILED)
+    paged = recorded.budget_paged(FAILED, limits)
     for severity, expr in (
         (PAGE, waiting.or_(given_up.and_(ever).unless(paged))),
         (TICKET, given_up.unless(waiting).unless(ever)),

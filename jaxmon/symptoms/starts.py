@@ -157,7 +157,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             description="A training process ended, and none replaced it.",
             summary=f"{who}{ended}.",
         )
-    known = limits.finished_within
+    window = limits.finished_within
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -170,7 +170,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         what = ", ".join(f"{label} {value}" for label, value in run.match)
         finish = catalog.AGENT_ENDED_SECONDS
         finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
-        finished = gauge_over(finish, "last", known, *match).count()
+        finished = gauge_over(finish, "last", window, *match).count()
         # Its loops page themselves if they end in the middle.
         told = lost.where(*match).latest(limits.died_within).count()
         over = count.equals(0).and_(finished.or_(told))
@@ -214,12 +214,13 @@ def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
         expr=again.and_(serving, "job"),
         description="A process keeps crashing.",
         summary=f"{A_PROCESS}crashed {COUNT} times within {hour}.",
-        labels=(("within", hour),),
+        labels=(("crashes", "often"),),
     )
     yield Alert(
         expr=several,
         description="Processes of a service crash, one after the other.",
         summary=f"{COUNT}{_OF_JOB}crashed within {hour}.",
+        labels=(("crashes", "in_turn"),),
     )
     for severity, expr, summary in (
         (PAGE, most > 0, f"{COUNT}{_OF_JOB}keep crashing {before}."),
