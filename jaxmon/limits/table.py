@@ -509,7 +509,8 @@ class FleetLimits:
     traffic_window = duration(
         "10m", "How long a service must get no request that got many before."
     )
-    traffic = count(500, "Requests within traffic_window that are many.")
+    traffic = count(500, "Requests within traffic_window that are many, ...")
+    traffic_before = duration("20m", "... that long ago.")
     collector_down_for = duration("10m", "How long a collector must fail.")
     web_config_failed_for = duration(
         "10m", "How long a web configuration must be invalid."

@@ -92,7 +92,7 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
 def _traffic_stopped(limits: SiteLimits) -> Alert:
     window, alert = limits.traffic_window, "JaxmonServiceVanished"
     traffic = recorded.traffic_of(window)
-    before = recorded.traffic_before(window) > limits.traffic
+    before = traffic.offset(limits.traffic_before) > limits.traffic
     idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
     stopped = (
         traffic.equals(0)

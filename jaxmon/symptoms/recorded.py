@@ -300,12 +300,6 @@ def traffic_of(window: str) -> Expr:
     )
 
 
-def traffic_before(window: str) -> Expr:
-    """Return how many there were within as long a time, that long before it."""
-    back = durations.text(2 * durations.seconds(window))
-    return traffic_of(window).offset(back)
-
-
 def vanished(window: str) -> Expr:
     """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS

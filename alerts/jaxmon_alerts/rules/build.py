@@ -478,15 +478,12 @@ def bucket_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
             expr=indicator.missing(bound, ten, slo),
             for_=ten,
             summary=(
-                "Job {{ $labels.job }} exports {{ $labels.histogram }} without the "
+                "Job {{ $labels.job }} exports "
+                f"{indicator.histogram.metric.name} without the "
                 f"bucket {{{{ $labels.le }}}}, by which '{slo.title}' is judged."
             ),
             description="A histogram lacks the bucket of an objective.",
-            labels=(
-                ("symptom", "bucket"),
-                ("slo", slo.name),
-                ("histogram", indicator.histogram.metric.name),
-            ),
+            labels=(("symptom", "bucket"), ("slo", slo.name)),
         )
 
 

@@ -125,7 +125,7 @@ CASES = {
         firing={
             "180m": ticket(
                 "A process of job web on a:1 (worker 1) reaches the memory limit of "
-                "its container in 5h 30m 0s, if it grows on as in the last 30m; the "
+                "its container in 5h 31m 0s, if it grows on as in the last 30m; the "
                 "kernel kills it then.",
                 "job=web instance=a:1 worker=1 symptom=container_memory",
             )
