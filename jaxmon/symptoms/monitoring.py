@@ -123,7 +123,7 @@ def _watchdog(limits: Limits) -> Alert:
     return Alert(
         expr=promql.call("vector", promql.number(1)),
         severity=INFO,
-        summary="Rules are evaluated, and alerts reach Alertmanager.",
+        summary="Rules yield {{ $value }}, and alerts reach Alertmanager.",
     )
 
 

@@ -151,7 +151,7 @@ CASES = {
             "5m": [
                 Firing(
                     {"severity": "info"},
-                    "Rules are evaluated, and alerts reach Alertmanager.",
+                    "Rules yield 1, and alerts reach Alertmanager.",
                 )
             ]
         },
