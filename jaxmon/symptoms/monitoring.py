@@ -124,6 +124,7 @@ def _watchdog(limits: Limits) -> Alert:
         expr=promql.call("vector", promql.number(1)),
         severity=INFO,
         summary="Rules yield {{ $value }}, and alerts reach Alertmanager.",
+        labels=(("job", "prometheus"),),
     )
 
 

@@ -150,7 +150,7 @@ CASES = {
         firing={
             "5m": [
                 Firing(
-                    {"severity": "info"},
+                    {"severity": "info", "job": "prometheus"},
                     "Rules yield 1, and alerts reach Alertmanager.",
                 )
             ]
