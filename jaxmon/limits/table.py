@@ -164,6 +164,11 @@ class ProcessLimits:
     unanswered_times = count(
         3, "... if that is so many times as long as 95 % of its requests take."
     )
+    left_after = count(
+        10,
+        "Seconds after which a caller who leaves has waited, and did not change their "
+        "mind.",
+    )
     late_request = duration(
         "15s", "Age from which a request hangs although others are answered, ..."
     )
@@ -368,6 +373,19 @@ class FleetLimits:
         "1s", "Mean time after which callers give up on a route that answers none, ..."
     )
     cancelled_requests = count(5, "... and how many of them do, at least.")
+    hung_requests = count(
+        5, "Requests in progress, or callers who left, of a process that answers none."
+    )
+    hung_share = ratio(
+        0.05, "Fraction of a route's processes above which those that hang page."
+    )
+    replica_slow = count(
+        3,
+        "How many times as long as in the median process a route's requests must "
+        "take, and longer by slow_requests_by, ...",
+    )
+    replica_slow_for = duration("10m", "... over and for which time, ...")
+    replicas_compared = count(3, "... of how many processes, at least.")
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")
@@ -379,12 +397,26 @@ class FleetLimits:
         "Window over which growth is measured; it must occur in two consecutive "
         "windows.",
     )
+    memory_left = duration(
+        "8h",
+        "Time in which a container reaches its memory limit, at the pace of "
+        "memory_left_for.",
+    )
+    memory_left_for = duration("30m", "How long it must grow that fast, twice.")
     died_for = duration(
         "3m", "How long a training process must be dead without a successor."
     )
     died_within = duration(
         "6h", "How long ago it may have been alive; older deaths are not news."
     )
+    died_seen = duration(
+        "15m", "How long ago a loop may have run that is gone, unfinished."
+    )
+    finished_within = duration(
+        "7d", "How long ago an expected run may have finished to be expected no more."
+    )
+    crashes = count(3, "Crashes of one process within 1h, whatever it did, ...")
+    crashed_processes = count(2, "... or of so many processes of a service.")
     crash_starts = count(
         3,
         "Starts of one process within crash_window, without a step or request, that "
@@ -460,8 +492,10 @@ class FleetLimits:
     accelerator_idle = ratio(
         0.02, "Mean utilisation up to which an accelerator in use is idle."
     )
-    xid_window = duration("10m", "Window for critical Xid errors.")
-    ecc_window = duration("10m", "Window for uncorrectable GPU memory errors.")
+    xid_window = duration("10m", "Window in which critical Xid errors are counted.")
+    xid_kept = duration(
+        "1d", "How long they stay a ticket, unless the sidecar is restarted."
+    )
     reset_needed_for = duration("10m", "How long a reset must be requested.")
     throttled = ratio(
         0.1, "Fraction of throttled_window during which a GPU is throttled."
@@ -472,6 +506,11 @@ class FleetLimits:
     )
     target_down_for = duration("5m", "How long a target must be unresponsive.")
     vanished_for = duration("5m", "How long a service must report nothing.")
+    traffic_window = duration(
+        "10m", "How long a service must get no request that got many before."
+    )
+    traffic = count(500, "Requests within traffic_window that are many, ...")
+    traffic_before = duration("20m", "... that long ago.")
     collector_down_for = duration("10m", "How long a collector must fail.")
     web_config_failed_for = duration(
         "10m", "How long a web configuration must be invalid."

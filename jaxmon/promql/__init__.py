@@ -12,6 +12,7 @@ result is text that Prometheus 2.42 can parse.
 
 from __future__ import annotations
 
+from jaxmon.promql.expressions import PLACE as PLACE
 from jaxmon.promql.expressions import RATE_INTERVAL as RATE_INTERVAL
 from jaxmon.promql.expressions import Expr as Expr
 from jaxmon.promql.expressions import RecordedSeries as RecordedSeries

@@ -104,6 +104,9 @@ def _unit(left: ExpressionType, right: ExpressionType, operator: str) -> str | N
     return right.unit if left.scalar and operator != "/" else None
 
 
+PLACE = "place"
+"""Stands for the labels of a site that identify a service, without its job."""
+
 _JOB_TEXT = "{{ $labels.job }}"
 _INSTANCE_TEXT = "{{ $labels.instance }}"
 
@@ -118,9 +121,10 @@ class Identity:
     def labels(self, ours: Iterable[str]) -> tuple[str, ...]:
         """Return *ours* and the labels that they imply, each once."""
         found: dict[str, None] = {}
+        implied = {"job": self.service, "instance": self.process, PLACE: self.service}
         for label in filter(None, ours):
-            more = {"job": self.service, "instance": self.process}.get(label, ())
-            found.update(dict.fromkeys((*more, label)))
+            found.update(dict.fromkeys((*implied.get(label, ()), label)))
+        found.pop(PLACE, None)
         return tuple(found)
 
     def text(self, template: str) -> str:

@@ -146,7 +146,13 @@ class HistogramQuery:
             bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
             msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
             raise ValueError(msg)
-        return self._series("bucket", eq("le", str(float(bound))))
+        # Prometheus, clients and OTLP write whole numbers as "1" or as "1.0".
+        text = str(float(bound))
+        whole = text.removesuffix(".0")
+        return self._series(
+            "bucket",
+            eq("le", text) if whole == text else re("le", rf"{whole}|{whole}\.0"),
+        )
 
     def buckets(
         self, *by: str, window: str = RATE_INTERVAL, memory: str = "1h"

@@ -16,6 +16,7 @@ from jaxmon.symptoms import (
     memory,
     monitoring,
     recompiles,
+    replicas,
     requests,
     results,
     runs,
@@ -29,8 +30,8 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, cache, runs, steps, requests, errors, results, serving),
-    *(recompiles, time, starts, job, hardware, monitoring),
+    *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
+    *(serving, recompiles, time, starts, job, hardware, monitoring),
 )
 
 SYMPTOMS: Mapping[str, Symptom] = {

@@ -56,6 +56,7 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     those of the sidecar that reads the device.
     """
     gpus, day = _lost_gpus(), limits.duration("1d")
+    hours = limits.died_within
     tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
     tpus = tpus.record(
         *("instance", catalog.ACCELERATOR_UP, "lost_tpus"), "TPUs that are down."
@@ -77,6 +78,19 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
         .record(
             *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
             f"TPUs that are down, by the programs that used them within {window}.",
+        )
+    )
+    # Until it is back: its program may be gone meanwhile.
+    on_gpus, on_tpus = (
+        used.latest(hours)
+        .and_(lost, *labels)
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_{kind}"),
+            f"{kind.upper()[:-1]}s that are down, by the programs that used them.",
+        )
+        for used, lost, labels, kind in (
+            (on_gpus, gpus, ("uuid",), "gpus"),
+            (on_tpus, tpus, _DEVICE, "tpus"),
         )
     )
     loops = gauge_over(catalog.STEP_AGE_SECONDS, "last", window).max("job")
@@ -143,33 +157,32 @@ def _lost_gpus() -> Expr:
 def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
-    errors = counter(catalog.GPU_XID_ERRORS)
+    errors, by = counter(catalog.GPU_XID_ERRORS), (*_DEVICE, "xid")
+    rise = errors.mishaps(window).sum(*by)
+    rise = rise.record(
+        *("instance", catalog.GPU_XID_ERRORS, f"rise{window}"),
+        f"Xids of a GPU within {window}.",
+    )
+    lately = rise.where(critical).latest(limits.xid_kept) > 0
     return Alert(
-        expr=errors.mishaps(window)
-        .sum(*_DEVICE, "xid")
-        .record(
-            *("instance", catalog.GPU_XID_ERRORS, f"rise{window}"),
-            f"Xids of a GPU within {window}.",
-        )
-        .where(critical)
-        > 0,
+        # A sidecar counts from its start, so a restart of the host ends it.
+        expr=lately.and_(errors.total().sum(*by) > 0),
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
-            f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
+            f"{{{{ $labels.xid }}}} {COUNT} times in {window}, within the last "
+            f"{limits.xid_kept}."
         ),
     )
 
 
 def _gpu_ecc_errors(limits: Limits) -> Alert:
-    window = limits.ecc_window
-    # The aggregate counts them again, and starts at the total of the GPU's lifetime.
+    del limits
+    # These begin anew when a driver loads or a GPU is reset; the aggregate does not.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
-    errors = (
-        counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
-    )
+    errors = counter(catalog.GPU_ECC_ERRORS, *volatile).total().sum(*_DEVICE) > 0
     errors = errors.record(
-        *("instance", catalog.GPU_ECC_ERRORS, f"uncorrected{window}"),
-        f"Uncorrectable memory errors of a GPU within {window}, if it had some.",
+        *("instance", catalog.GPU_ECC_ERRORS, "uncorrected"),
+        "Uncorrectable memory errors of a GPU since its last reset, if it had some.",
     )
     unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
@@ -177,7 +190,7 @@ def _gpu_ecc_errors(limits: Limits) -> Alert:
         expr=errors.or_(unspared).or_(worn),
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
-            f"uncorrectable memory errors in the last {window}, or has more bad "
+            "uncorrectable memory errors since its last reset, or has more bad "
             "memory than it can remap."
         ),
     )

@@ -276,6 +276,20 @@ def _host_memory_growth(limits: Limits) -> Alert:
     )
 
 
+def _container_memory(limits: Limits) -> Alert:
+    window = limits.memory_left_for
+    left = recorded.container_left(window) < seconds_in(limits.memory_left)
+    return Alert(
+        expr=left,
+        for_=window,
+        summary=(
+            A_PROCESS + "reaches the memory limit of its container in "
+            "{{ $value | humanizeDuration }}, if it grows on as in the last "
+            f"{window}; the kernel kills it then."
+        ),
+    )
+
+
 _OF_A_NUMBER = 16
 # Bytes per second that any host copies to its device.
 _SLOWEST = 5e8
@@ -455,6 +469,11 @@ SYMPTOMS = (
         ),
         rule=("JaxmonHostMemoryGrowth", _host_memory_growth),
         severity=TICKET,
+    ),
+    Symptom(
+        *("container_memory", "F5", "A container's memory grows towards its limit."),
+        rule=("JaxmonHostMemoryGrowth", _container_memory),
+        missing="the page has the growth of a process, and the memory of its host",
     ),
     Symptom(
         *("transfer", "", "A line transfers data in a loop.", TIME),

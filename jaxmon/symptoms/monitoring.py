@@ -16,6 +16,7 @@ from jaxmon.promql import alerts, counter, eq, gauge, gauge_over
 from jaxmon.symptoms import recorded, starts
 from jaxmon.symptoms.alert import (
     COUNT,
+    INFO,
     MONITORING_ALERT,
     PAGE,
     PROCESS,
@@ -56,12 +57,14 @@ def _target_down(limits: SiteLimits) -> Alert:
 
 def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     """
-    Yield a page if a service has disappeared, and a ticket if it has no targets left,
-    which usually means it was removed or finished on purpose.
+    Yield a page if a service has disappeared, unless it has no targets left and had no
+    requests, or others have its routes: then it was removed on purpose.
     """
     name, hour = "JaxmonServiceVanished", limits.duration("1h")
     # A process that started within the hour may have had no request yet.
     vanished = recorded.vanished(hour).unless(starts.young(hour, limits))
+    # Its requests went on until it was gone, and no other service has its routes.
+    unserved = recorded.unserved(hour, limits.vanished_for)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
     page = (
@@ -75,23 +78,54 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
         "Jobs with targets, and those for which a page already fires.",
     )
     # Alerts on its objectives stop with its metrics.
-    no_answer = (
-        "none of its processes is reporting, so errors and latency are not visible."
+    yield Alert(
+        expr=vanished.and_(expected.or_(unserved)),
+        for_=limits.vanished_for,
+        severity=PAGE,
+        summary=(
+            "Job {{ $labels.job }} served requests within the last hour, and now none "
+            "of its processes is reporting, so errors and latency are not visible."
+        ),
     )
-    removed = "it has no targets: it was removed, or service discovery lost it."
-    for severity, expr, so in (
-        (PAGE, vanished.and_(expected), no_answer),
-        (TICKET, vanished.unless(expected), removed),
-    ):
-        yield Alert(
-            expr=expr,
-            for_=limits.vanished_for,
-            severity=severity,
-            summary=(
-                "Job {{ $labels.job }} served requests within the last hour, and now "
-                f"{so}"
-            ),
+
+
+def _traffic_stopped(limits: SiteLimits) -> Alert:
+    window, alert = limits.traffic_window, "JaxmonServiceVanished"
+    traffic = recorded.traffic_of(window)
+    before = traffic.offset(limits.traffic_before) > limits.traffic
+    idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
+    stopped = (
+        traffic.equals(0)
+        .and_(idle)
+        .record(
+            *("job", catalog.REQUESTS, f"none{window}"),
+            f"Services without a request within {window}, and none in progress.",
         )
+    )
+    firing = (
+        *(eq("alertname", alert), eq("symptom", "traffic_stopped")),
+        eq("alertstate", "firing"),
+    )
+    return Alert(
+        # Until requests come again.
+        expr=stopped.and_(before.or_(alerts(*firing).max("job"))),
+        for_=limits.vanished_for,
+        severity=PAGE,
+        summary=(
+            "Job {{ $labels.job }} got many requests, and now has got none for more "
+            f"than {window}: they no longer reach it, or no one asks."
+        ),
+    )
+
+
+def _watchdog(limits: Limits) -> Alert:
+    del limits
+    return Alert(
+        expr=promql.call("vector", promql.number(1)),
+        severity=INFO,
+        summary="Rules yield {{ $value }}, and alerts reach Alertmanager.",
+        labels=(("job", "prometheus"),),
+    )
 
 
 def _collector_down(limits: SiteLimits) -> Alert:
@@ -286,6 +320,16 @@ SYMPTOMS = (
         *("service_vanished", "", "No process of a service is reporting."),
         rule=("JaxmonServiceVanished", _service_vanished),
         missing=RULES_ONLY,
+    ),
+    Symptom(
+        *("traffic_stopped", "", "A service gets no requests any more."),
+        rule=("JaxmonServiceVanished", _traffic_stopped),
+        missing=RULES_ONLY,
+    ),
+    Symptom(
+        *("watchdog", "", "Alerts arrive: it fires always."),
+        rule=("JaxmonWatchdog", _watchdog),
+        missing=NOTHING,
     ),
     Symptom(
         *("silent", "", "A process is alive but its agent does not respond."),

@@ -9,11 +9,13 @@ from math import inf
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
+from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, histogram, ne
 from jaxmon.symptoms.alert import PROCESS, SiteLimits
 
 
 ROUTE = ("job", "route")
+REPLICA = (*PROCESS, "route")
 GIVEN_UP = "client_error"
 # Evaluations and the like, by the words in their names.
 PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
@@ -30,12 +32,106 @@ def running() -> Expr:
 # --- requests -----------------------------------------------------------------------
 
 
-def unanswered(window: str) -> Expr:
-    """Return the age of the oldest request where none was answered for *window*."""
+def unanswered(window: str, limits: Limits) -> Expr:
+    """
+    Return the age of the oldest request where none was answered for *window*, by the
+    route or by too many of its processes.
+    """
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*ROUTE)
-    return oldest.unless(_answered(window)).record(
+    hanging, most = hung(window, limits), limits.hung_share
+    processes = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA).count(*ROUTE)
+    some = (
+        hanging.max(*ROUTE)
+        .and_(hanging.count(*ROUTE) > processes * most)
+        .record(
+            *("route", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+            f"Age of the oldest, if more than {most:.0%} of the processes hang.",
+        )
+    )
+    return (oldest.unless(_answered(window)).or_(some)).record(
         *("route", catalog.REQUEST_OLDEST_SECONDS, f"unanswered{window}"),
-        f"Age of the oldest request to a route that answered none within {window}.",
+        f"Age of the oldest request to a route that answered none within {window}, or "
+        f"of which more than {most:.0%} of the processes hang.",
+    )
+
+
+def hung(window: str, limits: Limits) -> Expr:
+    """Return the age of the oldest request to each process that hangs."""
+    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*REPLICA)
+    several = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA) >= limits.hung_requests
+    late = oldest > durations.seconds(window)
+    return (
+        late.unless(replica_answered(window))
+        .and_(several)
+        .record(
+            *("worker", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+            f"Age of the oldest request to a process that answered none within "
+            f"{window}, if it is as old and there are several.",
+        )
+    )
+
+
+def left(window: str, limits: Limits) -> Expr:
+    """Return how many callers left each process that answered none, after a wait."""
+    asked = histogram(catalog.REQUEST_SECONDS, eq("outcome", GIVEN_UP))
+    bounds = catalog.REQUEST_SECONDS.buckets
+    wait = next((of for of in bounds if of >= limits.left_after), bounds[-1])
+    every, soon = (
+        counted.increase(window).sum(*REPLICA)
+        for counted in (asked.count, asked.at_most(wait))
+    )
+    return (
+        (every - soon)
+        .unless(replica_answered(window))
+        .record(
+            *("worker", catalog.REQUESTS, f"left{window}"),
+            f"Callers who left within {window} after more than {wait:g} "
+            "s, of a process that answered none.",
+        )
+    )
+
+
+def replica_answered(window: str) -> Expr:
+    """Return how many requests each process answered, if it did."""
+    answered = counter(catalog.REQUESTS, ne("outcome", GIVEN_UP))
+    first = answered.total().unless(answered.total().offset(window))
+    found = (answered.increase(window) > 0).or_(first).sum(*REPLICA)
+    return found.record(
+        *("worker", catalog.REQUESTS, f"answered{window}"),
+        f"Requests that a process answered within {window}, if it did.",
+    )
+
+
+def times_siblings(window: str, limits: Limits) -> Expr:
+    """Return how many times as long as in the median process requests take."""
+    warm = histogram(
+        *(catalog.REQUEST_SECONDS, eq("outcome", "success"), eq("start", "warm"))
+    )
+    total, number = (
+        counted.rate(window).sum(*REPLICA) for counted in (warm.sum, warm.count)
+    )
+    enough = number >= limits.requests_judged / durations.seconds(window)
+    mean = (
+        (total / enough)
+        .of_unit("seconds")
+        .record(
+            *("worker", catalog.REQUEST_SECONDS, f"mean{window}"),
+            f"Mean time of warm requests within {window}, of a process with enough.",
+        )
+    )
+    several = mean.count(*ROUTE) >= limits.replicas_compared
+    median = (
+        mean.median(*ROUTE)
+        .and_(several)
+        .record(
+            *("route", catalog.REQUEST_SECONDS, f"median{window}"),
+            "The median of these, of a route with several processes.",
+        )
+    )
+    slower = mean.and_(mean.less(median, *ROUTE) > limits.slow_requests_by)
+    return slower.relative_to(median, *ROUTE).record(
+        *("worker", catalog.REQUEST_SECONDS, f"times_median{window}"),
+        "How many times as long as that of the route, of processes that are slower.",
     )
 
 
@@ -172,6 +268,38 @@ def crashes(window: str) -> Expr:
     )
 
 
+def unserved(window: str, traffic: str) -> Expr:
+    """
+    Return services with requests in their last minutes within *window*, of whose routes
+    no service in the same place reports one any more.
+    """
+    metric = catalog.REQUESTS_IN_PROGRESS
+    absent = gauge_over(metric, "last", window).max(*ROUTE)
+    absent = absent.unless(gauge(metric).max(*ROUTE), promql.PLACE, "route")
+    busy = traffic_of(traffic).latest(window) > 0
+    return (
+        absent.max("job")
+        .and_(busy, "job")
+        .record(
+            *("job", metric, f"unserved{window}"),
+            f"Services with requests in their last {traffic}, of which a route has "
+            "none to serve it any more.",
+        )
+    )
+
+
+def traffic_of(window: str) -> Expr:
+    """Return how many requests of each service finished within *window*."""
+    return (
+        events.REQUESTS.within(window)
+        .sum("job")
+        .record(
+            *("job", catalog.REQUESTS, f"sum{window}"),
+            f"Requests to a service that finished within {window}.",
+        )
+    )
+
+
 def vanished(window: str) -> Expr:
     """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS
@@ -198,6 +326,59 @@ def memory_growth(window: str, most: float) -> Expr:
             *("worker", rss, f"growth{window}"),
             f"By which part the memory of a process grew within {window}, if by much.",
         )
+    )
+
+
+def container_left(window: str) -> Expr:
+    """Return in how many seconds memory reaches the limit of its container."""
+    used = catalog.CONTAINER_MEMORY_WORKING_SET_BYTES
+    slope = (promql.gauge_slope(used, window).max(*PROCESS) > 0).record(
+        *("worker", used, f"slope{window}"),
+        f"Bytes a second by which the memory of a container grows within {window}.",
+    )
+    free = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES).min(*PROCESS)
+    free -= gauge(used).max(*PROCESS)
+    # What a start takes does not go on for twice that long.
+    return (
+        (free / slope.and_(slope.offset(window)))
+        .of_unit("seconds")
+        .record(
+            *("worker", used, f"seconds_left{window}"),
+            "Seconds until the container reaches its limit at that pace.",
+        )
+    )
+
+
+def lost_loops(window: str) -> Expr:
+    """Return by how many processes a loop ran within *window* that is gone."""
+    metric, by = catalog.STEP_AGE_SECONDS, ("job", "loop")
+    processes = gauge_over(metric, "last", window).max(*PROCESS, "loop").count(*by)
+    # Counts of a process that finished are served for some minutes.
+    finished = gauge_over(catalog.AGENT_ENDED_SECONDS, "last", window).max("job")
+    lost = processes.unless(gauge(metric).max(*by)).unless(finished, "job")
+    return lost.record(
+        *("loop", metric, "lost"),
+        f"Processes of a loop that ran within {window} and is gone, and none finished.",
+    )
+
+
+def crashed(window: str) -> Expr:
+    """Return how often each process crashed within *window*, if it did."""
+    crashed = counter(catalog.AGENT_CRASHES).rise(window).max(*PROCESS) > 0
+    return crashed.record(
+        *("worker", catalog.AGENT_CRASHES, f"crashed{window}"),
+        f"Crashes of a process within {window}, if there were some.",
+    )
+
+
+def budget_paged(alert: str, limits: SiteLimits) -> Expr:
+    """Return the routes about which an *alert* paged of late."""
+    page, window = eq("severity", limits.page), limits.duration("1h")
+    fired = promql.alerts(eq("alertname", alert), eq("alertstate", "firing"), page)
+    latest = promql.call("last_over_time", f"{fired}[{window}]").max(*ROUTE)
+    return latest.record(
+        *("route", catalog.REQUESTS, "paged"),
+        f"Routes about which the error budget paged within {window}.",
     )
 
 

@@ -15,7 +15,14 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
 from jaxmon.limits import Limits
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity
+from jaxmon.symptoms.alert import (
+    DEPLOY_NOISE,
+    PAGE,
+    TICKET,
+    Alert,
+    Severity,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import (
     doing,
     due,
@@ -260,21 +267,23 @@ def _left(route: RequestSummary, facts: HostFacts) -> Reason | None:
     return _of_route("hanging", PAGE if ever else TICKET, text, route)
 
 
-def _requests_hang(limits: Limits) -> Iterator[Alert]:
+def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page for a route that answers no one, and a ticket if it is not known to
     have ever answered: callers end a stream themselves, and may end nothing else.
     """
     after = limits.hang_after
-    waiting = recorded.unanswered(after) > seconds_in(after)
+    waiting = recorded.unanswered(after, limits) > seconds_in(after)
     # As many callers as it takes, also where they are few.
     window = durations.text(2 * seconds_in(limits.hang_after))
     number, mean = recorded.given_up(window)
     patient = mean > seconds_in(limits.cancelled_after)
     given_up = patient.and_(number >= limits.cancelled_requests)
     ever = recorded.succeeded() > 0
+    # Callers who waited and left may have cost the budget enough before.
+    paged = recorded.budget_paged(FAILED, limits)
     for severity, expr in (
-        (PAGE, waiting.or_(given_up.and_(ever))),
+        (PAGE, waiting.or_(given_up.and_(ever).unless(paged))),
         (TICKET, given_up.unless(waiting).unless(ever)),
     ):
         yield Alert(
@@ -282,12 +291,13 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
             for_=durations.text(seconds_in(after) * _HANGS_FOR),
             severity=severity,
             description=(
-                "Requests come in and none is answered: they are in progress, or their "
-                "callers give up."
+                "Requests come in and none is answered, by any process or by several: "
+                "they are in progress, or their callers give up."
             ),
             summary=(
-                "Route {{ $labels.route }} of job {{ $labels.job }} answers no "
-                "request; callers have waited for {{ $value | humanizeDuration }}."
+                "Route {{ $labels.route }} of job {{ $labels.job }}, or some of its "
+                "processes, answers no request; callers have waited for "
+                "{{ $value | humanizeDuration }}."
             ),
         )
 

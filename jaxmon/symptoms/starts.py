@@ -163,8 +163,14 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         "Loops that run in processes that are no ranks of a job.",
     )
     ended = "ended in the middle of loop {{ $labels.loop }}"
+    lost = recorded.lost_loops(limits.died_seen)
+    unfinished = died.count("job", "loop").unless(others)
+    unfinished = unfinished.or_(lost).record(
+        *("loop", catalog.AGENT_DIED, "ended"),
+        "Processes of a loop that ended in the middle of it.",
+    )
     for severity, expr, who in (
-        (PAGE, died.count("job", "loop").unless(others), COUNT + _OF_JOB),
+        (PAGE, unfinished, COUNT + _OF_JOB),
         (TICKET, died > 0, A_PROCESS),
     ):
         # It may be the first that is known of the same outage.
@@ -172,10 +178,13 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         yield Alert(
             expr=expr.unless(paged, "job") if severity == PAGE else expr,
             for_=limits.died_for,
+            # A restart that fails as well is the same outage.
+            keep_for=limits.died_seen if severity == PAGE else "",
             severity=severity,
             description="A training process ended, and none replaced it.",
             summary=f"{who}{ended}.",
         )
+    window = limits.finished_within
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -186,8 +195,14 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
         )
         what = ", ".join(f"{label} {value}" for label, value in run.match)
+        finish = catalog.AGENT_ENDED_SECONDS
+        finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
+        finished = gauge_over(finish, "last", window, *match).count()
+        # Its loops page themselves if they end in the middle.
+        told = lost.where(*match).latest(limits.died_within).count()
+        over = count.equals(0).and_(finished.or_(told))
         yield Alert(
-            expr=count < run.processes,
+            expr=(count < run.processes).unless(over),
             for_=limits.died_for,
             severity=PAGE,
             description="A run that is expected to run has lost processes.",
@@ -199,8 +214,11 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
 _OF_JOB = " processes of job {{ $labels.job }} "
 
 
-def _crash_loop(limits: Limits) -> Iterator[Alert]:
-    """Yield a page if most processes of a job crash, and a ticket for each."""
+def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
+    """
+    Yield a page if most processes of a job crash in vain, a ticket for each, one for
+    each that crashes often, and one for services of which several crash.
+    """
     window, often = limits.crash_window, limits.crash_starts
     crashing = recorded.crashes(window) >= often
     many = crashing.count("job").record(
@@ -213,7 +231,24 @@ def _crash_loop(limits: Limits) -> Iterator[Alert]:
         *("job", catalog.AGENT_CRASHES, f"most{window}"),
         "How many these are, if they are most processes of the job.",
     )
-    before = "before a step or request"
+    before, hour = "before a step or request", limits.duration("1h")
+    crashed = recorded.crashed(hour)
+    # Those of a run page by themselves.
+    serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job")
+    several = crashed.count("job").and_(serving) >= limits.crashed_processes
+    again = (crashed >= limits.crashes).unless(crashing)
+    yield Alert(
+        expr=again.and_(serving, "job"),
+        description="A process keeps crashing.",
+        summary=f"{A_PROCESS}crashed {COUNT} times within {hour}.",
+        labels=(("crashes", "often"),),
+    )
+    yield Alert(
+        expr=several,
+        description="Processes of a service crash, one after the other.",
+        summary=f"{COUNT}{_OF_JOB}crashed within {hour}.",
+        labels=(("crashes", "in_turn"),),
+    )
     for severity, expr, summary in (
         (PAGE, most > 0, f"{COUNT}{_OF_JOB}keep crashing {before}."),
         (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),

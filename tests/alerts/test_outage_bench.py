@@ -32,8 +32,8 @@ QUICK = (
 )
 QUICK_ALERTS = (
     "JaxmonRequestsHang|JaxmonRequestErrorBudgetBurn|JaxmonCheckpoint.*|JaxmonNonFinite"
-    "|JaxmonTrainingStalled|JaxmonAcceleratorLost|JaxmonGpuXid|JaxmonAgentSilent"
-    "|JaxmonCollectorDown|JaxmonServiceVanished|JaxmonTargetDown"
+    "|JaxmonTrainingStalled|JaxmonAcceleratorLost|JaxmonGpuFault|JaxmonAgentSilent"
+    "|JaxmonMonitoringDegraded|JaxmonServiceVanished|JaxmonTargetDown"
 )
 PARTS = together(OUTAGES)
 

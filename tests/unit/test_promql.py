@@ -75,7 +75,7 @@ CASES = {
         ),
         (
             histogram(COMPILE_SECONDS, eq("phase", "trace")).at_most(1).rate("5m"),
-            'rate(jaxmon_compile_seconds_bucket{phase="trace",le="1.0"}[5m])',
+            'rate(jaxmon_compile_seconds_bucket{phase="trace",le=~"1|1\\\\.0"}[5m])',
         ),
         ((time() - gauge(LIVE_ARRAYS)).max(), "max(time() - jaxmon_live_arrays)"),
         (

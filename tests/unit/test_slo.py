@@ -141,7 +141,8 @@ REFUSED = {
         changed(RATIO, "indicator: {}\n"),
         6,
         (
-            "found the keys (none); expected bad and total; good and total; above "
+            "found the keys (none); expected bad and total; bad and left and total; "
+            "good and total; above "
             "and histogram; age and within; timestamp and within; at_least and rate"
         ),
     ),
@@ -291,7 +292,7 @@ def test_a_file_needs_little(load):
     assert only.service == "jaxmon"
     assert only.by == ("job",)
     assert only.page
-    assert (only.minimum_events, only.minimum_errors) == (1, 1)
+    assert (only.minimum_events, only.minimum_errors) == (100, 5)
 
 
 @pytest.mark.parametrize("written", ["99.9%", "99.9 %", "99.9", "0.999"])

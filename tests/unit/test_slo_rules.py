@@ -65,6 +65,8 @@ INCREASES = {
     # All the time; alerts wait until none arrives, or very many are dropped.
     "jaxmon_otlp_exports_total",
     "jaxmon_dropped_total",
+    # Whether a process has answered any; those that are new are another expression.
+    "jaxmon_requests_total",
 }
 
 

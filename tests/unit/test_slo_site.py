@@ -189,5 +189,10 @@ def test_a_condition_of_an_alert_is_changed_alone(load):
         (severity, labels["symptom"]) for severity, labels in of["JaxmonGpuFault"]
     ] == [("page", "xid"), ("ticket", "ecc"), ("ticket", "reset")]
     assert "spans" not in str(of["JaxmonMonitoringDegraded"])
-    assert of["JaxmonCrashLoop"] == [("ticket", {"usually": "page"}), ("ticket", {})]
+    assert of["JaxmonCrashLoop"] == [
+        ("ticket", {"crashes": "often"}),
+        ("ticket", {"crashes": "in_turn"}),
+        ("ticket", {"usually": "page"}),
+        ("ticket", {}),
+    ]
     assert len(found) == len(set(found))

@@ -30,12 +30,13 @@ _WITNESSES = {
 # In files, where they keep their place from release to release; new ones come last.
 _ORDER = (
     " "
-    "DeployInProgress RequestsHang ColdStartBudgetBurn TrainingStalled RankStuck "
-    "TrainingDied CrashLoop WarmupFailed NonFinite TimeLost Straggler CheckpointFailed "
-    "RunNoProgress GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak "
-    "HostMemoryGrowth RecompileStorm CompileFailed CompileStuck ThunderingCompilation "
-    "ProgramsDiverge CheckFailed SilentCorruption AcceleratorLost GpuFault "
-    "GpuThrottled TargetDown ServiceVanished AgentSilent MonitoringDegraded "
+    "DeployInProgress RequestsHang ReplicaSlow ColdStartBudgetBurn TrainingStalled "
+    "RankStuck TrainingDied CrashLoop WarmupFailed NonFinite TimeLost Straggler "
+    "CheckpointFailed RunNoProgress GoodputLow Slowdown OutOfMemory DeviceMemoryHigh "
+    "MemoryLeak HostMemoryGrowth RecompileStorm CompileFailed CompileStuck "
+    "ThunderingCompilation ProgramsDiverge CheckFailed SilentCorruption "
+    "AcceleratorLost GpuFault GpuThrottled Watchdog TargetDown ServiceVanished "
+    "AgentSilent MonitoringDegraded "
 )
 
 

@@ -116,6 +116,8 @@ def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
     for slo in slos:
         if slo.page and slo.alert == FAILED:
             for pair in slo.pairs:
+                if isinstance(slo.indicator, Ratio) and slo.indicator.left:
+                    found["left_after"] = slo.indicator.left.threshold
                 name = "failed_share" if pair.severity == PAGE else "budget_share"
                 least = pair.least(slo.budget)
                 found[name] = min(least, found.get(name, least))
@@ -218,8 +220,13 @@ def objective(source: Source, shared: Shared) -> Slo:
         by=_by(found["by"], indicator) if "by" in found else ("job",),
         indicator=indicator,
         policy=shared.burn,
-        **{"owner": shared.owner, **options},
+        **{**_minimums(indicator), "owner": shared.owner, **options},
     )
+
+
+def _minimums(indicator: Indicator) -> dict[str, float]:
+    """Return how few events alert, if an objective does not say: one is chance."""
+    return {} if indicator.timed else {"minimum_events": 100, "minimum_errors": 5}
 
 
 def period(source: Source) -> str:
@@ -257,6 +264,11 @@ def _indicator(source: Source, metrics: Metrics) -> Indicator:
 def _bad(found: dict[str, Source], metrics: Metrics) -> Ratio:
     bad = metrics.selector(found["bad"], "counter")
     return Ratio(_total(found, metrics), bad=bad)
+
+
+def _left(found: dict[str, Source], metrics: Metrics) -> Ratio:
+    keys = found["left"].mapping(["histogram", "above"], (_INTERPOLATE,))
+    return replace(_bad(found, metrics), left=_latency(keys, metrics))
 
 
 def _good(found: dict[str, Source], metrics: Metrics) -> Ratio:
@@ -304,6 +316,7 @@ def _throughput(found: dict[str, Source], metrics: Metrics) -> Throughput:
 _INTERPOLATE = "interpolate"
 _INDICATORS: dict[frozenset[str], Callable[[dict[str, Source], Metrics], Indicator]] = {
     frozenset(["bad", "total"]): _bad,
+    frozenset(["bad", "total", "left"]): _left,
     frozenset(["good", "total"]): _good,
     frozenset(["histogram", "above"]): _latency,
     frozenset(["age", "within"]): _freshness,

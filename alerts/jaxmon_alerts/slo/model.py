@@ -146,24 +146,55 @@ class Indicator(ABC):
 
 @dataclass(frozen=True)
 class Ratio(Indicator):
-    """Events that count as errors, given as the *bad* ones or as the *good* ones."""
+    """
+    Events that count as errors, given as the *bad* ones or as the *good* ones. Those
+    that *left* are observations that are bad if they are above its threshold, and no
+    events otherwise.
+    """
 
     total: Selector
     bad: Selector | None = None
     good: Selector | None = None
+    left: LatencyIndicator | None = None
 
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""
-        return self.counted(self.total.counter, when, "events").sum(*by)
+        total = self.counted(self.total.counter, when, "events").sum(*by)
+        if self.left is None:
+            return total
+        total = _recorded(total, when, "finished")
+        left = self._abandoned(self.left, by, when)
+        return (total + left).or_(total).or_(left)
 
     def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
         """Return the number of bad events, 0 if none."""
         if self.bad:
             bad = self.counted(self.bad.counter, when, "bad").sum(*by)
-            return _recorded(bad, when, "bad").or_(events * 0)
+            bad = _recorded(bad, when, "bad").or_(events * 0)
+            if self.left is None:
+                return bad
+            return (bad + self._abandoned(self.left, by, when)).or_(bad)
         assert self.good is not None  # noqa: S101 - the loader takes one of the two
         good = self.counted(self.good.counter, when, "good").sum(*by)
         return _remaining(events, _recorded(good, when, "good"))
+
+    def _abandoned(
+        self, left: LatencyIndicator, by: tuple[str, ...], when: Evaluation
+    ) -> Expr:
+        asked = left.histogram.histogram
+        every, soon = (
+            self.counted(counter, when, what)
+            .sum(*by)
+            .record(
+                *("slo", f"{series_name(when.group)}_{what}", "delta"),
+                f"Callers who {what.replace('_', ' ')}, since the last evaluation.",
+            )
+            for counter, what in (
+                (asked.count, "left"),
+                (asked.at_most(left.threshold), "left_soon"),
+            )
+        )
+        return _recorded(_slower(every, soon), when, "abandoned")
 
 
 @dataclass(frozen=True)
@@ -189,12 +220,28 @@ class LatencyIndicator(Indicator):
             return _recorded(self.counted(buckets, when, what).sum(*by), when, what)
 
         if self.between is None:
-            return _remaining(events, within(self.threshold, "good"))
+            return _slower(events, within(self.threshold, "good"))
         low, high = self.between
         share = round((self.threshold - low) / (high - low), 6)
         above = within(high, "below_next") * share
         below = within(low, "below_last") * round(1 - share, 6)
-        return _remaining(events, below + above)
+        return _slower(events, below + above)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The bounds of the buckets that it reads."""
+        return self.between or (self.threshold,)
+
+    def missing(self, bound: float, window: str, slo: Slo) -> Expr:
+        """Return what *slo* counts within *window* without the bucket of a *bound*."""
+        histogram, by = self.histogram.histogram, slo.by
+        observed = histogram.count.increase(window).sum(*by) > 0
+        found = observed.unless(histogram.at_most(bound).total().count(*by)).record(
+            *("slo", series_name(slo.labels["sloth_id"])),
+            f"without_bucket{bound:g}".replace(".", "_"),
+            f"Observations within {window} without the bucket {bound:g}.",
+        )
+        return found.labelled("le", f"{bound:g}")
 
 
 def series_name(sloth_id: str) -> str:
@@ -210,8 +257,13 @@ def _recorded(number: Expr, when: Evaluation, what: str) -> Expr:
 
 
 def _remaining(events: Expr, good: Expr) -> Expr:
+    return _slower(events, good.or_(events * 0))
+
+
+def _slower(events: Expr, good: Expr) -> Expr:
     # Of metrics of others, one may be scraped with a count that the other still lacks.
-    return promql.call("clamp_min", events - good.or_(events * 0), 0)
+    # Without a bucket, nothing is known.
+    return promql.call("clamp_min", events - good, 0)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ class Site:
     ``instance``. *severities* are the site's names of ours; *labels* are added to every
     alert. To *runbooks*, a URL, an alert's name and ``.md`` are appended; without it,
     alerts name the command. *webhook* is the base URL of notifications; of *routes*,
-    the first match counts. *delay* is how late samples may be stored.
+    the first match counts. *watchdog* gets the alert that always fires. *delay* is how
+    late samples may be stored.
     """
 
     service_labels: tuple[str, ...] = SERVICE_LABELS
@@ -65,6 +66,7 @@ class Site:
     dashboards: str = ""
     webhook: str = "https://alerts.example.com/jaxmon"
     routes: tuple[AlertRoute, ...] = ()
+    watchdog: str = ""
     resource: Resource = Resource()
     delay: str = "15s"
 
@@ -94,6 +96,7 @@ def site(source: Source) -> Site:
             runbooks=url,
             dashboards=url,
             webhook=url,
+            watchdog=url,
             routes=lambda routes: tuple(map(_route, routes.items())),
             resource=_resource,
             delay=Source.duration,

@@ -31,8 +31,8 @@ TPU = 'jaxmon_tpu_runtime_up{{job="pods",instance="a:1",runtime="{}"}}'
 ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu"}'
 
 ECC_TICKET = ticket(
-    "GPU GPU-1 of a:1 had uncorrectable memory errors in the last 10m, or has "
-    "more bad memory than it can remap.",
+    "GPU GPU-1 of a:1 had uncorrectable memory errors since its last reset, or "
+    "has more bad memory than it can remap.",
     "job=gpus instance=a:1 uuid=GPU-1 symptom=ecc",
 )
 
@@ -86,8 +86,8 @@ CASES = {
         firing={
             "7m": [*in_use("GPU-1"), *down("GPU-1")],
             "15m": [*in_use("GPU-1"), *down("GPU-1")],
-            # Nothing runs there any more: it can wait for the morning.
-            "25m": down("GPU-1"),
+            # Until it is back, although nothing runs there any more.
+            "25m": [*in_use("GPU-1"), *down("GPU-1")],
         },
     ),
     "gpu lost that a sidecar of the host reports, not that of the program": Case(
@@ -240,10 +240,10 @@ CASES = {
     "critical Xid": Case(
         "JaxmonGpuFault",
         {XID.format(79): "0+0x5 1+0x40", XID.format(13): "0+1x40"},
-        quiet=("5m", "17m"),
+        quiet=("5m",),
         firing={
             "6m": ticket(
-                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
+                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m, within the last 1d.",
                 "job=gpus instance=a:1 uuid=GPU-1 xid=79 symptom=xid",
             )
         },
@@ -251,10 +251,10 @@ CASES = {
     "critical Xid whose series it starts": Case(
         "JaxmonGpuFault",
         {XID.format(79): "_x20 1+0x40"},
-        quiet=("18m", "40m"),
+        quiet=("18m",),
         firing={
             "21m": ticket(
-                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
+                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m, within the last 1d.",
                 "job=gpus instance=a:1 uuid=GPU-1 xid=79 symptom=xid",
             )
         },
@@ -262,12 +262,13 @@ CASES = {
     "uncorrected memory error": Case(
         "JaxmonGpuFault",
         {
-            ECC.format("uncorrected", "volatile"): "7+0x10 8+0x40",
+            ECC.format("uncorrected", "volatile"): "0+0x10 1+0x30 0+0x20",
             ECC.format("uncorrected", "aggregate"): "70+0x10 71+0x40",
             REMAP: "0+0x50",
         },
-        quiet=("10m", "22m"),
-        firing={"12m": ECC_TICKET},
+        # Until it is reset.
+        quiet=("10m", "42m"),
+        firing={"12m": ECC_TICKET, "40m": ECC_TICKET},
     ),
     "row that cannot be replaced": Case(
         "JaxmonGpuFault",
@@ -281,10 +282,10 @@ CASES = {
         quiet=("10m",),
         firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
     ),
-    "memory errors of the past, or corrected": Case(
+    "memory errors of a lifetime, or corrected": Case(
         "JaxmonGpuFault",
         {
-            ECC.format("uncorrected", "volatile"): "_x10 3+0x40",
+            ECC.format("uncorrected", "volatile"): "0+0x50",
             ECC.format("corrected", "volatile"): "0+5x50",
             ECC.format("uncorrected", "aggregate"): "0+1x50",
             REMAP: "0+0x50",

@@ -11,6 +11,10 @@ MEMORY = (
 LEAK = 'jaxmon_leak_growth_bytes{job="train",instance="a:1",worker="0",device="0"}'
 OURS = 'jaxmon_build_info{job="web",instance="a:1",worker="1",version="1"}'
 RSS = 'process_resident_memory_bytes{job="web",instance="a:1",worker="1"}'
+WORKING = RSS.replace("process_resident", "jaxmon_container").replace(
+    "memory_bytes", "memory_working_set_bytes"
+)
+CONTAINER = WORKING.replace("working_set", "limit")
 UPTIME = 'jaxmon_uptime_seconds{job="web",instance="a:1",worker="1"}'
 
 CASES = {
@@ -96,7 +100,7 @@ CASES = {
         quiet=tuple(f"{minute}m" for minute in range(5, 60, 5)),
     ),
     "host memory growth": Case(
-        "JaxmonHostMemoryGrowth",
+        "JaxmonHostMemoryGrowth/host_memory_growth",
         {
             RSS: "1000+0x120 1003+3x199 1600+0x200",
             UPTIME: "0+60x600",
@@ -110,12 +114,30 @@ CASES = {
             "300m": ticket(
                 "A process of job web on a:1 (worker 1) grew by 12.41% in the "
                 "last 1h, and in the 1h before.",
-                "job=web instance=a:1 worker=1",
+                "job=web instance=a:1 worker=1 symptom=host_memory_growth",
             )
         },
     ),
+    "a container that fills up": Case(
+        "JaxmonHostMemoryGrowth/container_memory",
+        {WORKING: "100+0x60 100+2x200", CONTAINER: "1000+0x260"},
+        quiet=("60m", "100m"),
+        firing={
+            "180m": ticket(
+                "A process of job web on a:1 (worker 1) reaches the memory limit of "
+                "its container in 5h 31m 0s, if it grows on as in the last 30m; the "
+                "kernel kills it then.",
+                "job=web instance=a:1 worker=1 symptom=container_memory",
+            )
+        },
+    ),
+    "a container that fills up, and no more": Case(
+        "JaxmonHostMemoryGrowth/container_memory",
+        {WORKING: "100+20x30 700+0x200", CONTAINER: "1000+0x260"},
+        quiet=tuple(f"{minute}m" for minute in range(10, 200, 10)),
+    ),
     "a program that loads its model, then more": Case(
-        "JaxmonHostMemoryGrowth",
+        "JaxmonHostMemoryGrowth/host_memory_growth",
         {RSS: "100+30x30 1000+0x169 1500+0x300", UPTIME: "0+60x600", OURS: "1+0x600"},
         quiet=tuple(f"{minute}m" for minute in range(10, 300, 3)),
     ),

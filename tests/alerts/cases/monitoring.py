@@ -1,6 +1,6 @@
 """Cases of alerts on what cannot be seen."""
 
-from tests.alerts.promtool import Case, page, ticket
+from tests.alerts.promtool import Case, Firing, page, ticket
 
 
 UP = 'up{job="web",instance="a:1"}'
@@ -32,6 +32,7 @@ VANISHED = page(
     "Job web served requests within the last hour, and now none of its processes "
     "is reporting, so errors and latency are not visible.",
     job="web",
+    symptom="service_vanished",
 )
 
 CASES = {
@@ -52,13 +53,13 @@ CASES = {
         },
     ),
     "service vanished": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {UP: "1+0x100", REQUESTS: "3+0x10 stale _x90"},
         quiet=("10m", "15m", "80m"),
         firing={"16m": VANISHED},
     ),
     "service vanished with its sidecar, between two requests": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {
             UP: "1+0x10 0+0x90",
             REQUESTS: "0+0x10 stale _x90",
@@ -68,13 +69,13 @@ CASES = {
         firing={"16m": VANISHED, "60m": VANISHED},
     ),
     "service vanished with its host, whose processes are evicted": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {UP: "1+0x10 0+0x7 stale _x90", REQUESTS: "3+0x10 stale _x90"},
         quiet=("10m", "15m", "80m"),
         firing={"16m": VANISHED, "18m": VANISHED, "40m": VANISHED},
     ),
-    "service removed": Case(
-        "JaxmonServiceVanished",
+    "service removed while it had requests": Case(
+        "JaxmonServiceVanished/service_vanished",
         {
             # Ends a scrape before it is forgotten.
             UP: "1+0x10 0 stale _x90",
@@ -82,16 +83,81 @@ CASES = {
             SERVED: "7+1x10 stale _x90",
         },
         quiet=("10m", "15m", "80m"),
+        firing={"20m": VANISHED},
+    ),
+    "service removed after its requests had gone to another": Case(
+        "JaxmonServiceVanished/service_vanished",
+        {
+            UP: "1+0x10 0 stale _x90",
+            REQUESTS: "3+0x10 stale _x90",
+            SERVED: "7+1x10 stale _x90",
+            REQUESTS.replace('"web"', '"green"'): "3+0x90",
+        },
+        quiet=("10m", "20m", "60m"),
+    ),
+    "service removed after its last request": Case(
+        "JaxmonServiceVanished/service_vanished",
+        {
+            UP: "1+0x30 stale _x90",
+            REQUESTS: "3+0x10 0+0x20 stale _x90",
+            SERVED: "7+1x10 17+0x20 stale _x90",
+        },
+        quiet=("30m", "40m", "60m"),
+    ),
+    "requests that no longer come": Case(
+        "JaxmonServiceVanished/traffic_stopped",
+        {REQUESTS: "0+0x120", SERVED: "0+100x30 3000+0x60 3100+100x30"},
+        quiet=("30m", "40m", "110m"),
+        firing={
+            at: page(
+                "Job web got many requests, and now has got none for more than 10m: "
+                "they no longer reach it, or no one asks.",
+                job="web",
+                symptom="traffic_stopped",
+            )
+            for at in ("52m", "85m")
+        },
+    ),
+    "requests that become fewer": Case(
+        "JaxmonServiceVanished/traffic_stopped",
+        {REQUESTS: "0+0x120", SERVED: "0+100x30 3000+1x60"},
+        quiet=("30m", "50m", "85m"),
+    ),
+    "a bucket that relabelling drops": Case(
+        "JaxmonMonitoringDegraded/bucket",
+        {
+            f'jaxmon_request_seconds_{part}{{job="{job}",instance="a:1",route="/gen",'
+            f'outcome="success",start="warm"{le}}}': "0+10x60"
+            for job, part, le in (
+                ("web", "count", ""),
+                ("web", "bucket", ',le="0.3"'),
+                ("whole", "count", ""),
+                ("whole", "bucket", ',le="0.2"'),
+            )
+        },
+        quiet=("5m",),
         firing={
             "20m": ticket(
-                "Job web served requests within the last hour, and now it has no "
-                "targets: it was removed, or service discovery lost it.",
-                job="web",
+                "Job web exports jaxmon_request_seconds without the bucket 0.2, by "
+                "which 'Warm requests are fast' is judged.",
+                "job=web route=/gen le=0.2 slo=warm-latency symptom=bucket",
             )
         },
     ),
+    "alerts arrive": Case(
+        "JaxmonWatchdog",
+        {UP: "1+0x10"},
+        firing={
+            "5m": [
+                Firing(
+                    {"severity": "info", "job": "prometheus"},
+                    "Rules yield 1, and alerts reach Alertmanager.",
+                )
+            ]
+        },
+    ),
     "a service that had no request for long ends": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {
             UP: "1+0x200",
             REQUESTS: "1+0x10 0+0x90 stale _x90",
@@ -100,7 +166,7 @@ CASES = {
         quiet=tuple(f"{minute}m" for minute in range(10, 200, 5)),
     ),
     "a service is deployed anew in a quiet hour": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {
             UP: "1+0x200",
             # Its routes are not known before the first request.
@@ -112,7 +178,7 @@ CASES = {
         quiet=tuple(f"{minute}m" for minute in range(10, 200, 5)),
     ),
     "a service that crashes at each start": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {
             UP: "1+0x100",
             REQUESTS: "3+0x10 stale _x90",
@@ -124,7 +190,7 @@ CASES = {
         firing={"25m": VANISHED},
     ),
     "one process of two vanished": Case(
-        "JaxmonServiceVanished",
+        "JaxmonServiceVanished/service_vanished",
         {
             UP: "1+0x100",
             REQUESTS: "3+0x10 stale _x90",

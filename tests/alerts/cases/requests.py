@@ -43,14 +43,86 @@ def cold(below, number=3):
     }
 
 
+def replica(name, metric, labels=""):
+    """Return the name of a series of one of several processes."""
+    return f'{metric}{{job="web",instance="{name}:1",route="/gen"{labels}}}'
+
+
+def means(**each):
+    """Return the latency of processes whose warm requests take so many seconds."""
+    kind = ',outcome="success",start="warm"'
+    name = "jaxmon_request_seconds_"
+    return {
+        replica(who, f"{name}{part}", kind): f"0+{10 * by:g}x60"
+        for who, mean in each.items()
+        for part, by in (("count", 1), ("sum", mean))
+    }
+
+
+def answering(*names):
+    """Return the answers of processes."""
+    of = ',outcome="success",start="warm"'
+    return {replica(who, "jaxmon_requests_total", of): "0+9x60" for who in names}
+
+
 CASES = {
+    "one of two processes hangs": Case(
+        "JaxmonReplicaSlow/replica_hangs",
+        {
+            **answering("b"),
+            replica("a", "jaxmon_request_oldest_seconds"): "0+60x60",
+            replica("a", "jaxmon_requests_in_progress"): "1+9x60",
+            # Few of them, as a long stream is.
+            replica("c", "jaxmon_request_oldest_seconds"): "0+60x60",
+            replica("c", "jaxmon_requests_in_progress"): "1+0x60",
+        },
+        quiet=("4m",),
+        firing={
+            "10m": ticket(
+                "A process of job web on a:1 has answered no request to route /gen "
+                "for 5m; callers wait, or have waited and left.",
+                "job=web instance=a:1 route=/gen symptom=replica_hangs",
+            )
+        },
+    ),
+    "all processes hang": Case(
+        "JaxmonReplicaSlow/replica_hangs",
+        {
+            replica("a", "jaxmon_request_oldest_seconds"): "0+60x60",
+            replica("a", "jaxmon_requests_in_progress"): "1+9x60",
+        },
+        quiet=("10m", "30m"),
+    ),
+    "one of three processes is slow": Case(
+        "JaxmonReplicaSlow/replica_slow",
+        means(a=0.8, b=0.2, c=0.2),
+        quiet=("5m",),
+        firing={
+            "30m": ticket(
+                "A process of job web on a:1 takes 4 times as long as the median "
+                "process for requests to route /gen.",
+                "job=web instance=a:1 route=/gen symptom=replica_slow",
+            )
+        },
+    ),
+    "one of two is slow": Case(
+        "JaxmonReplicaSlow/replica_slow",
+        means(a=0.8, b=0.2),
+        quiet=("30m", "50m"),
+    ),
+    "one of three is slower by a little": Case(
+        "JaxmonReplicaSlow/replica_slow",
+        means(a=0.02, b=0.004, c=0.004),
+        quiet=("30m", "50m"),
+    ),
     "every request hangs": Case(
         "JaxmonRequestsHang",
         {requests("success"): "0+5x10 50+0x60", OLDEST: "1+0x10 0+60x60"},
         quiet=("10m", "15m"),
         firing={
             "20m": page(
-                "Route /gen of job web answers no request; callers have waited for "
+                "Route /gen of job web, or some of its processes, answers no request; "
+                "callers have waited for "
                 "9m 0s.",
                 **WHO,
             )
@@ -67,7 +139,8 @@ CASES = {
         quiet=("4m",),
         firing={
             "8m": page(
-                "Route /gen of job web answers no request; callers have waited for "
+                "Route /gen of job web, or some of its processes, answers no request; "
+                "callers have waited for "
                 "8m 0s.",
                 **WHO,
             )
@@ -80,7 +153,8 @@ CASES = {
         quiet=("10m", "18m"),
         firing={
             "30m": page(
-                "Route /gen of job web answers no request; callers have waited for "
+                "Route /gen of job web, or some of its processes, answers no request; "
+                "callers have waited for "
                 "30s.",
                 **WHO,
             )
@@ -91,7 +165,8 @@ CASES = {
         cancelled(30),
         firing={
             "30m": ticket(
-                "Route /gen of job web answers no request; callers have waited for "
+                "Route /gen of job web, or some of its processes, answers no request; "
+                "callers have waited for "
                 "30s.",
                 **WHO,
             )

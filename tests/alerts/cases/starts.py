@@ -189,14 +189,14 @@ CASES = {
     ),
     "training that died": Case(
         "JaxmonTrainingDied",
-        {DIED.format("main"): "0+0x10 1+0x20 0+0x10"},
-        quiet=("10m", "12m", "32m"),
+        {DIED.format("main"): "0+0x10 1+0x20 0+0x30"},
+        quiet=("10m", "12m", "50m"),
         firing={"15m": ENDED},
     ),
     "a death that no one mended in six hours": Case(
         "JaxmonTrainingDied",
         {DIED.format("main"): "0+0x10 1+0x600"},
-        quiet=("380m", "500m"),
+        quiet=("400m", "500m"),
         firing={"300m": ENDED},
     ),
     "one of several runs in a job that died": Case(

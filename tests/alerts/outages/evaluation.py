@@ -121,6 +121,7 @@ def _conditions(rules: Rules) -> dict[Labels, Condition]:
         )
         for group in rules.alerting
         for rule in group["rules"]
+        if "alert" in rule
     }
 
 
@@ -130,35 +131,33 @@ def _rule(labels: Labels, conditions: dict[Labels, Condition]) -> Labels:
 
 def _groups(rules: Rules, step: int) -> Groups:
     """Return the groups that are evaluated every *step* seconds, and what they read."""
-    recording = [
-        {
-            "name": group["name"],
-            "rules": [
-                {**rule, "expr": evaluated_at(step, rule["expr"], group["interval"])}
-                for rule in group["rules"]
-            ],
-        }
-        for group in rules.recording
-    ]
+    every = [*rules.recording, *rules.alerting]
     mine = [
-        group
+        group["name"]
         for group in rules.alerting
         if (_seconds(group["interval"]) < _SELDOM) is (step < _SELDOM)
     ]
-    read = set(_READ.findall(str(mine)))
-    alerting = [
+    read = {
+        name
+        for group in every
+        if group["name"] in mine
+        for name in _READ.findall(str(group["rules"]))
+    }
+    found = [
         {
             "name": group["name"],
             "rules": [
-                {key: rule[key] for key in rule if key != "keep_firing_for"}
+                {
+                    **{key: rule[key] for key in rule if key != "keep_firing_for"},
+                    "expr": evaluated_at(step, rule["expr"], group["interval"]),
+                }
                 for rule in group["rules"]
-                if group in mine or rule["alert"] in read
+                if "record" in rule or group["name"] in mine or rule["alert"] in read
             ],
         }
-        for group in rules.alerting
+        for group in every
     ]
-    alerting = [group for group in alerting if group["rules"]]
-    return pruned([*recording, *alerting], "") if mine else []
+    return pruned(found, "") if mine else []
 
 
 def evaluated_at(step: int, expr: str, interval: str) -> str:

@@ -251,7 +251,9 @@ def _only(rules: Rules, names: str) -> Rules:
         {
             **group,
             "rules": [
-                rule for rule in group["rules"] if re.fullmatch(names, rule["alert"])
+                rule
+                for rule in group["rules"]
+                if "record" in rule or re.fullmatch(names, rule["alert"])
             ],
         }
         for group in rules.alerting
