@@ -186,7 +186,7 @@ REQUEST_SECONDS = _requests.histogram(
         *(0.005, 0.01, 0.025, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5),
         *(5.0, 7.0, 10.0, 15.0, 30.0),
     ),
-    few=(0.05, 0.2, 1.0, 5.0, 10.0),
+    few=(0.05, 0.2, 1.0, 10.0),
 )
 REQUESTS = _requests.counter(
     "Finished requests, by outcome; client_error is the client's fault.",

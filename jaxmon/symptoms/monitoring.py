@@ -121,10 +121,9 @@ def _traffic_stopped(limits: SiteLimits) -> Alert:
 def _watchdog(limits: Limits) -> Alert:
     del limits
     return Alert(
-        expr=promql.call("vector", promql.number(1)),
+        expr=promql.call("vector", promql.number(1)).labelled("job", "prometheus"),
         severity=INFO,
         summary="Rules yield {{ $value }}, and alerts reach Alertmanager.",
-        labels=(("job", "prometheus"),),
     )
 
 

@@ -253,15 +253,11 @@ def crashes(window: str) -> Expr:
         *("worker", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
         f"Starts within {window} of processes without a sidecar that counts crashes.",
     )
-    crashed = (counted.rise(window) > 0).record(
-        *("worker", catalog.AGENT_CRASHES, f"rise{window}"),
-        f"Crashes of a process within {window}.",
-    )
     steps, requests = (
         counter(metric).highest(window).max(*PROCESS) > 0
         for metric in (catalog.STEPS, catalog.REQUESTS)
     )
-    vain = crashed.or_(seen).max(*PROCESS).unless(steps).unless(requests)
+    vain = crashed(window).or_(seen).max(*PROCESS).unless(steps).unless(requests)
     return vain.record(
         *("worker", catalog.AGENT_CRASHES, f"in_vain{window}"),
         f"Crashes or starts of a process within {window} without a step or request.",
@@ -364,8 +360,8 @@ def lost_loops(window: str) -> Expr:
 
 def crashed(window: str) -> Expr:
     """Return how often each process crashed within *window*, if it did."""
-    crashed = counter(catalog.AGENT_CRASHES).rise(window).max(*PROCESS) > 0
-    return crashed.record(
+    rose = counter(catalog.AGENT_CRASHES).rise(window).max(*PROCESS) > 0
+    return rose.record(
         *("worker", catalog.AGENT_CRASHES, f"crashed{window}"),
         f"Crashes of a process within {window}, if there were some.",
     )

@@ -473,15 +473,21 @@ def test_a_reason_says_when_its_alert_follows() -> None:
 
 
 def test_an_accelerator_that_no_program_uses_is_not_failing() -> None:
-    """Its alert is a ticket, as a device may be drained; one in use pages."""
+    """
+    Its alert is a ticket, as a device may be drained, or its service goes on without
+    it; one that a run uses pages.
+    """
     info = series(catalog.ACCELERATOR_INFO, "GPU-1", "0", "nvidia", "H100", "", "")
     lost = [
         Family(catalog.ACCELERATOR_INFO, [(info, 1.0)]),
         gauge(catalog.ACCELERATOR_UP, 0, "GPU-1"),
     ]
-    idle, busy = Worker(), Worker()
-    device_is_full(busy)
-    for worker, state in ((idle, "degraded"), (busy, "failing")):
+    idle, serves, loops = Worker(), Worker(), Worker()
+    device_is_full(serves)
+    device_is_full(loops)
+    trains(loops)
+    states = (idle, "degraded"), (serves, "degraded"), (loops, "failing")
+    for worker, state in states:
         reasons = status(worker, extra=lost).answer.reasons
         (found,) = [one for one in reasons if one.kind == "accelerator"]
         assert found.text == "accelerator 0 does not respond to the driver."

@@ -165,7 +165,6 @@ _SERVING = (
     Scenario(
         *("latency", "", "serve", "JaxmonWarmLatencyBudgetBurn"),
         "every request waits for a slow store",
-        severity="page",
     ),
     Scenario(
         *("vanish", "", "serve", "JaxmonServiceVanished"),

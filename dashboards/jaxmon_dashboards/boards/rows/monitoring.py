@@ -39,7 +39,7 @@ def oncall() -> Iterator[Panel]:
         up().equals(0).and_(q.down(ever=True).bottomk(q.FEW)),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
-        alerts=("JaxmonTargetDown",),
+        alerts=("JaxmonTargetDown", "JaxmonWatchdog"),
         no_value="None",
     )
     yield timeseries(802, "Collectors")(

@@ -246,7 +246,7 @@ def replicas() -> Iterator[Panel]:
         gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS).worst(10),
         text="One far above its peers hangs or is slow; the load balancer should take "
         "it out.",
-        alerts=("JaxmonRequestsHang",),
+        alerts=("JaxmonRequestsHang", "JaxmonReplicaSlow"),
     )
     yield timeseries(3604, "Replicas with most errors")(
         (failed > 0).worst(10),

@@ -42,7 +42,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="Age of the oldest request in progress, of the 20 worst routes. If it "
         "grows without end, that request hangs; if the rate is 0 as well, all do.",
         thresholds=q.above(slos.limits.hang_after),
-        alerts=("JaxmonRequestsHang",),
+        alerts=("JaxmonRequestsHang", "JaxmonReplicaSlow"),
     )
     yield timeseries(204, "Latency of warm requests")(
         *_quantiles("warm", 0.5, 0.95, 0.99),
