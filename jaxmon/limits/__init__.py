@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from jaxmon.host.formats import durations
-from jaxmon.limits.table import FleetLimits, Limit, ProcessLimits
+from jaxmon.limits.limit import Limit
+from jaxmon.limits.table import FleetLimits, ProcessLimits
 
 
 class Limits(ProcessLimits, FleetLimits):

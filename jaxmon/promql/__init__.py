@@ -19,7 +19,6 @@ from jaxmon.promql.expressions import RecordedSeries as RecordedSeries
 from jaxmon.promql.expressions import call as call
 from jaxmon.promql.expressions import number as number
 from jaxmon.promql.expressions import ratio as ratio
-from jaxmon.promql.expressions import records as records
 from jaxmon.promql.expressions import time as time
 from jaxmon.promql.series import Counter as Counter
 from jaxmon.promql.series import HistogramQuery as HistogramQuery
@@ -37,4 +36,5 @@ from jaxmon.promql.series import ne as ne
 from jaxmon.promql.series import re as re
 from jaxmon.promql.series import recorded as recorded
 from jaxmon.promql.series import recorded_over as recorded_over
+from jaxmon.promql.series import records as records
 from jaxmon.promql.series import up as up

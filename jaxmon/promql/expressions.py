@@ -440,20 +440,6 @@ class RecordedSeries:
     sentence: str
 
 
-def records(found: Iterable[Expr]) -> dict[str, RecordedSeries]:
-    """
-    Return what rules must record for expressions, by name, each after what it reads.
-    Raises `ValueError`: a name has two meanings.
-    """
-    every: dict[str, RecordedSeries] = {}
-    for record in (record for expr in found for record in expr.shape.records):
-        for needed in (*records([record.expr]).values(), record):
-            if every.setdefault(needed.name, needed) != needed:
-                msg = f"{needed.name} is recorded of two expressions"
-                raise ValueError(msg)
-    return every
-
-
 def number(value: float) -> Expr:
     """Return a scalar; whole numbers without a decimal point."""
     return Expr(f"{value:.12g}", shape=SCALAR)

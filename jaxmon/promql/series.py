@@ -17,6 +17,7 @@ from jaxmon.promql.expressions import (
     SCRAPED_LABELS,
     Expr,
     ExpressionType,
+    RecordedSeries,
     checked,
     offset,
     shape_of,
@@ -318,3 +319,17 @@ def check(metric: Metric, matchers: Iterable[Matcher]) -> None:
 
 def _selector(name: str, matchers: tuple[Matcher, ...]) -> str:
     return f"{name}{{{','.join(map(str, matchers))}}}" if matchers else name
+
+
+def records(found: Iterable[Expr]) -> dict[str, RecordedSeries]:
+    """
+    Return what rules must record for expressions, by name, each after what it reads.
+    Raises `ValueError`: a name has two meanings.
+    """
+    every: dict[str, RecordedSeries] = {}
+    for record in (record for expr in found for record in expr.shape.records):
+        for needed in (*records([record.expr]).values(), record):
+            if every.setdefault(needed.name, needed) != needed:
+                msg = f"{needed.name} is recorded of two expressions"
+                raise ValueError(msg)
+    return every

@@ -7,8 +7,8 @@ queries from those.
 
 from __future__ import annotations
 
+from jaxmon_alerts.slo.load import Slos as Slos
 from jaxmon_alerts.slo.load import default as default
 from jaxmon_alerts.slo.load import load as load
 from jaxmon_alerts.slo.model import Slo as Slo
-from jaxmon_alerts.slo.model import Slos as Slos
 from jaxmon_alerts.slo.site import Site as Site

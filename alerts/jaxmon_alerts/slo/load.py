@@ -7,8 +7,8 @@ import re
 import textwrap
 import warnings
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
-from jaxmon.limits.table import FleetLimits, Form, Limit, ProcessLimits
+from jaxmon.limits.limit import Form, Limit
+from jaxmon.limits.table import FleetLimits, ProcessLimits
 from jaxmon.promql import Matcher, series
 from jaxmon.promql.expressions import SCRAPED_LABELS
-from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
+from jaxmon.symptoms.alert import PAGE, SEVERITIES, ExpectedRun, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import site
 from jaxmon_alerts.slo.model import (
@@ -33,9 +34,9 @@ from jaxmon_alerts.slo.model import (
     Ratio,
     Selector,
     Slo,
-    Slos,
     Throughput,
 )
+from jaxmon_alerts.slo.site import LocalLimits, Override, Site
 from jaxmon_alerts.slo.source import Source, given, read
 
 
@@ -49,6 +50,25 @@ _OPTIONAL = (
 def default() -> str:
     """Return the shipped ``slo.yaml``: the objectives, and the default limits."""
     return f"{_OBJECTIVES.read_text(encoding='utf-8')}\n{_section()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slos:
+    """Contents of ``slo.yaml``."""
+
+    slos: tuple[Slo, ...]
+    limits: Limits = field(default_factory=Limits)
+    site: Site = field(default_factory=Site)
+    local: tuple[LocalLimits, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    runs: tuple[ExpectedRun, ...] = ()
+
+    def __iter__(self) -> Iterator[Slo]:
+        return iter(self.slos)
+
+    def get(self, name: str) -> Slo | None:
+        """Return the objective *name*, if any; users' own files may lack it."""
+        return next((slo for slo in self.slos if slo.name == name), None)
 
 
 def load(path: Path | None = None) -> Slos:

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import ClassVar, Literal, Self
 
@@ -33,10 +32,9 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
 from jaxmon.promql.events import Evaluation, counted
 from jaxmon.promql.expressions import SCRAPED_LABELS
-from jaxmon.symptoms.alert import PAGE, TICKET, ExpectedRun, Severity
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 from jaxmon.symptoms.recorded import busy
 from jaxmon.symptoms.steps import patience
-from jaxmon_alerts.slo.site import LocalLimits, Override, Site
 
 
 # Pairs of three days need a period of several weeks.
@@ -414,8 +412,7 @@ class Slo:
             name = f"ratio{window}"
             least = f"{self.minimum_events:g} events and {least}"
         sentence = f"Error ratio over {window}, if there were {least}."
-        series = series_name(self.labels["sloth_id"])
-        return found.record("slo", series, name, sentence)
+        return found.record("slo", series_name(self.labels["sloth_id"]), name, sentence)
 
     def short(self, pair: Pair) -> Expr:
         """Return the error ratio over the short window of *pair*, however few."""
@@ -501,22 +498,3 @@ class Slo:
 def increase(name: str, window: str) -> str:
     """Return the name of the sum of `EVENTS` or `ERRORS` over a nominal *window*."""
     return f"{name.removesuffix('delta')}increase{window}"
-
-
-@dataclass(frozen=True, slots=True)
-class Slos:
-    """Contents of ``slo.yaml``."""
-
-    slos: tuple[Slo, ...]
-    limits: Limits = field(default_factory=Limits)
-    site: Site = field(default_factory=Site)
-    local: tuple[LocalLimits, ...] = ()
-    overrides: tuple[Override, ...] = ()
-    runs: tuple[ExpectedRun, ...] = ()
-
-    def __iter__(self) -> Iterator[Slo]:
-        return iter(self.slos)
-
-    def get(self, name: str) -> Slo | None:
-        """Return the objective *name*, if any; users' own files may lack it."""
-        return next((slo for slo in self.slos if slo.name == name), None)
