@@ -199,8 +199,8 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
         finished = gauge_over(finish, "last", window, *match).count()
         # Its loops page themselves if they end in the middle.
-        told = lost.where(*match).latest(limits.died_within).count()
-        over = count.equals(0).and_(finished.or_(told))
+        broken = lost.where(*match).latest(limits.died_within).count()
+        over = count.equals(0).and_(finished.or_(broken))
         yield Alert(
             expr=(count < run.processes).unless(over),
             for_=limits.died_for,

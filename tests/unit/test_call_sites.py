@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -163,3 +164,29 @@ def test_the_outermost_loop_around_a_call_is_found() -> None:
 
     assert [line and line - first for line in found] == [0, 3, 3, 9, 11, 0]
     assert asyncio.run(waits()) == 0
+
+
+def test_long_code_takes_time_in_proportion():
+    """Four times as many loops take four times as many steps, not sixteen."""
+
+    def steps_for(number: int) -> int:
+        names = dict[str, Any]()
+        text = "    for _ in x:\n        x = x\n" * number
+        exec(f"def function(x):\n{text}", names)  # noqa: S102 - of our own
+        steps = 0
+
+        def trace(*_: object) -> Any:
+            nonlocal steps
+            steps += 1
+            return trace
+
+        code = names["function"].__code__
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            CodeLoops().at(code, 0)
+        finally:
+            sys.settrace(before)
+        return steps
+
+    assert steps_for(400) < 5 * steps_for(100)

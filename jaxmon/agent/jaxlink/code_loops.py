@@ -74,11 +74,12 @@ def _loops(code: CodeType) -> Iterator[_Loop]:
 
 
 def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
+    """Return whether *last* follows from *first*, by what lies between them."""
     seen, to_see = set[int](), [first]
     while to_see:
         if (offset := to_see.pop()) == last:
             return True
-        if offset not in seen:
+        if first <= offset < last and offset not in seen:
             seen.add(offset)
             to_see += follows.get(offset, ())
     return False
