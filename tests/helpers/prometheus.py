@@ -276,6 +276,10 @@ class Alertmanager(Server):
             }
             for labels in alerts
         ]
+        self.send(document)
+
+    def send(self, document: list[dict[str, Any]]) -> None:
+        """Report alerts as Prometheus does, with the times that they have."""
         request = Request(
             f"{self.url}/api/v2/alerts",
             json.dumps(document).encode(),

@@ -1,13 +1,11 @@
 """The real Alertmanager, in quick motion, with the alerts of many worlds at once."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
@@ -76,10 +74,4 @@ def _report(running: Alertmanager, found: list[Firing], second: int) -> None:
             }
         )
     if document:
-        request = Request(
-            f"{running.url}/api/v2/alerts",
-            json.dumps(document).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urlopen(request, timeout=60) as response:
-            response.read()
+        running.send(document)
