@@ -102,17 +102,6 @@ def debug() -> Iterator[Panel]:
     )
 
 
-def _cost_of_steps(number: int) -> Expr:
-    """Return dollars for *number* steps of each job; ranks of a step count it once."""
-    read_by_job = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
-    # Where a sidecar of another job reads them: those that the job uses.
-    by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.GPUS).max("uuid")
-    uses = gauge(catalog.DEVICE_INFO, *q.HOST, q.GPU).max("job", "uuid")
-    used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
-    ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
-    return ((read_by_job.or_(used) / 3600 * number) / (ranks > 0)).of_unit("dollars")
-
-
 _BY = ("job", "instance", "uuid")
 _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
