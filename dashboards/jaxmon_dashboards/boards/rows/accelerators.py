@@ -69,13 +69,12 @@ def oncall() -> Iterator[Panel]:
     )
 
 
-@row(18, "Accelerators", lines=(3,), collapsed=True)
+@row(18, "Accelerators", lines=(2,), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     by = ("job", "instance", "uuid")
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
-    limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
     idle = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by).bottomk(50)
     yield table(1802, "Load by accelerator")(
         Target(idle, "Utilization"),
@@ -85,12 +84,6 @@ def debug() -> Iterator[Panel]:
         "busy ones is waiting for its host.",
         width=12,
         sort="Utilization",
-    )
-    yield timeseries(1803, "Power vs limit")(
-        promql.ratio(power, limit).worst(q.FEW),
-        text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
-        "100 % the GPU throttles.",
-        unbounded=True,
     )
     yield timeseries(1816, "Power by function")(
         recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
