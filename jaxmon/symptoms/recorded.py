@@ -404,17 +404,20 @@ _OF_RUNS = {
 }
 
 
-def paged(but: str, limits: SiteLimits) -> Expr:
-    """Return the jobs about whose run another alert than *but* paged of late."""
-    page, window = limits.page, limits.duration("1h")
+def paged(but: str, limits: SiteLimits, window: str = "") -> Expr:
+    """
+    Return the jobs about whose run another alert than *but*, or any if it is empty,
+    paged within *window*, or of late.
+    """
+    page, window = limits.page, window or limits.duration("1h")
     others = "|".join(name for name in _OF_RUNS if name != but)
     fired = promql.alerts(
         promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)
     )
     latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
     return latest.record(
-        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{_OF_RUNS[but]}"),
-        f"Jobs with another page about their run within {window}.",
+        *("job", "run", f"paged_but_{_OF_RUNS[but]}" if but else f"paged{window}"),
+        f"Jobs about whose run one of these alerts paged within {window}.",
     )
 
 
