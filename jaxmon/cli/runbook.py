@@ -91,8 +91,9 @@ def show(
         if title := found.get(spelling):
             if heir := FORMER_NAMES.get(title):
                 output.line(f"{title} is no alert any more; see {heir}:", err=True)
-            text = filled(read(heir or title), dict(labels))
-            document = {"name": heir or title, "text": text}
+                title = heir.partition("/")[0]
+            text = filled(read(title), dict(labels))
+            document = {"name": title, "text": text}
             output.result(document, text, as_json=as_json)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
