@@ -143,6 +143,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
+def brief(seconds: float) -> str:
+    """Return the `duration` without its smaller unit, which is cut off: ``3 min``."""
+    return " ".join(duration(seconds).split()[:2])
+
+
 def ago(seconds: float) -> str:
     """Return how long ago something was: ``10 s ago``, ``just now``."""
     whole = round(seconds)
