@@ -119,8 +119,8 @@ _STEPS: Fields[status.LoopSummary] = (
     number("MEAN", 9, lambda loop: loop.mean, brief),
     number("P95", 9, lambda loop: loop.p95, brief),
     number("DATA WAIT", 11, lambda loop: loop.data_wait_ratio, ratio),
-    number("GOODPUT", 9, lambda loop: loop.goodput, ratio),
-    (Column("LAST", 14), lambda loop: "ended" if loop.age is None else ago(loop.age)),
+    number("GOODPUT", 8, lambda loop: loop.goodput, ratio),
+    (Column("LAST", 15), lambda loop: "ended" if loop.age is None else ago(loop.age)),
 )
 _QUEUES: Fields[status.QueueSummary] = (
     words("QUEUES", 0, lambda queue: queue.queue),

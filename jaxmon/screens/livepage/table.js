@@ -12,8 +12,8 @@ class Table {
     Object.assign(this, {columns, empty, sort, most, down: true, rows: []});
     this.body = el("tbody");
     this.heads = columns.map(([name, by, , kind], i) => {
-      const head = el("th", {scope: "col", role: "columnheader", className: kind || ""});
-      if (sort === undefined) head.textContent = name;
+      const head = el("th", {scope: "col", role: "columnheader", className: kind || "", ariaLabel: name});
+      if (sort === undefined) say(head, name);
       else head.append(el("button", {type: "button", textContent: name, onclick: () => this.by(i)}));
       return head;
     });
@@ -48,11 +48,12 @@ class Table {
   }
   show(rows, summary) {
     Object.assign(this, {rows, summary});
-    this.section.hidden = !rows.length && !this.empty;
+    const none = !rows.length && this.empty?.(summary) || [];
+    this.section.hidden = !rows.length && !none.length;
     this.table.hidden = !rows.length;
     this.none.hidden = rows.length > 0;
     if (this.pick) this.pick.parentNode.hidden = !rows.length;
-    if (!rows.length && this.empty) this.none.replaceChildren(...this.empty(summary));
+    this.none.replaceChildren(...none);
     if (this.sort !== undefined) {
       const value = this.columns[this.sort][1], sign = this.down ? -1 : 1;
       rows = [...rows].sort((a, b) => {
@@ -72,7 +73,7 @@ class Table {
   add() {
     const cells = this.columns.map(([name, , , kind], i) => {
       const cell = el(i ? "td" : "th", {className: kind || ""}, el("span"), el("small"));
-      if (i) cell.dataset.label = name; else Object.assign(cell, {scope: "row", role: "rowheader", tabIndex: -1});
+      if (i) cell.dataset.label = bound(name); else Object.assign(cell, {scope: "row", role: "rowheader", tabIndex: -1});
       return cell;
     });
     return this.body.appendChild(el("tr", {}, ...cells));
