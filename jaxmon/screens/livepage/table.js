@@ -6,13 +6,15 @@
 function named(node, text) {
   if (node.textContent !== text) node.replaceChildren(...(text.match(/[^.]*\.|[^.]+/g) || []).flatMap(one => [one, el("wbr")]));
 }
+/* On a phone a list sorts, as headings are out of sight. */
+const narrow = matchMedia("(max-width: 700px)");
 const plain = text => ({text});
 class Table {
   constructor(id, title, caption, columns, {empty, sort, most = Infinity} = {}) {
     Object.assign(this, {columns, empty, sort, most, down: true, rows: []});
     this.body = el("tbody");
     this.heads = columns.map(([name, by, , kind], i) => {
-      const head = el("th", {scope: "col", role: "columnheader", className: kind || "", ariaLabel: name});
+      const head = el("th", {scope: "col", role: "columnheader", className: kind || ""});
       if (sort === undefined) say(head, name);
       else head.append(el("button", {type: "button", textContent: name, onclick: () => this.by(i)}));
       return head;
@@ -28,6 +30,9 @@ class Table {
     if (sort !== undefined) {
       this.pick = el("select", {onchange: () => this.by(+this.pick.value)}, ...columns.map(([name], i) => el("option", {value: i, textContent: name})));
       bar.append(el("label", {textContent: "Sort by"}, this.pick));
+      const reach = () => this.heads.forEach(head => { head.firstChild.tabIndex = narrow.matches ? -1 : 0; });
+      narrow.addEventListener("change", reach);
+      reach();
     }
     this.section = el("section", {hidden: true}, bar, el("div", {className: "card"}, this.table, this.none, this.more));
     this.section.setAttribute("aria-labelledby", id + "-title");
