@@ -74,7 +74,9 @@ def test_one_high_value_does_not_hide_a_jump() -> None:
     assert 'aria-label="Step time: mean 50 ms to 6.0 s"' in drawing
 
 
-@pytest.mark.parametrize(("values", "top"), [((0, 0, 9), "9"), ((4, 5, 6), "6")])
+@pytest.mark.parametrize(
+    ("values", "top"), [((0, 0, 9), "9"), ((4, 5, 6), "6"), ((1, 1, 1, 5), "5")]
+)
 def test_values_that_are_alike_are_all_shown(values, top):
     """Nothing is cut off where few values differ from zero, or all are similar."""
     drawing = charts({"steps": series(*values)})

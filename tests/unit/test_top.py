@@ -254,6 +254,9 @@ def test_a_crash_is_the_worst() -> None:
     ]
     assert isinstance(processes[0], ProcessView)
     assert processes[0].verdict == "It ended without finishing."
+    seen = Seen(found.summary(), processes, 1000.0)
+    opened = process_view(processes[0], seen, State(), width=80, height=24)
+    assert texts(opened)[texts(opened).index("FINDINGS") + 1] == "  not known"
 
 
 REASON = " ".join(f"word{number}" for number in range(60))

@@ -65,7 +65,6 @@ _LOW = 8
 # On a terminal of so many columns, texts are whole and tables as wide as they need.
 _WIDE = 120
 _BAR = 10
-_BUSY = "BUSY"
 # What an accelerator's line has behind the name.
 _BESIDE_NAME, _WITH_POWER = 58, 62
 _LEAST_NAME, _MOST_NAME = 8, 40
@@ -354,7 +353,7 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
         )
     if not found:
         return []
-    above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
+    above = line((f"{heading:<{name}}  {'BUSY':<{_BAR + 6}}  MEMORY", STRONG))
     most = min(most, _MOST_ACCELERATORS)
     more = [line((f"{len(found) - most} more", QUIET))] if len(found) > most else []
     return [above, *found[:most], *more]
@@ -469,7 +468,8 @@ def _functions(name: str, functions: Sequence[status.FunctionSummary]) -> _Funct
 def _findings(agent: status.AgentSummary, width: int) -> list[Line]:
     lines = [line(("FINDINGS", STRONG))]
     if agent.findings is None:
-        text = f"It {agent.trouble}." if agent.trouble else "being read ..."
+        reading = "not known" if agent.died else "being read ..."
+        text = f"It {agent.trouble}." if agent.trouble else reading
         return [*lines, *_behind(INDENT, text, width, QUIET)]
     if agent.verdict:
         lines.append(line(f"  {NOTHING}"))

@@ -15,7 +15,7 @@ from jaxmon.screens.section import moment
 _WIDTH, _HEIGHT = 360, 100
 _FEWEST = 3
 _DAY = 86_400
-# Higher values than so many times what 95 % are below would flatten all others.
+# So many times what 95 % are below is shown, if higher values flatten all others.
 _BEYOND = 3
 # A gap is where this many times the usual distance has no point.
 _GAP = 3.5
@@ -110,7 +110,7 @@ def _lines(chart: _Chart, series: Mapping[str, Series]) -> list[_Line]:
 def _chart(chart: _Chart, found: Sequence[_Line], axis: _Axis) -> Html:
     values = sorted(value for *_, line in found for value in line.values)
     usual = _BEYOND * values[int(0.95 * (len(values) - 1))]
-    top = chart.top or (min(values[-1], usual) or values[-1])
+    top = chart.top or (usual if values[-1] > 2 * usual > 0 else values[-1])
     shown = chart.shown(top)
     if top < values[-1]:
         shown += f"; at most {chart.shown(values[-1])}"
