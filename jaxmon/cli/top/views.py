@@ -59,12 +59,12 @@ from jaxmon.symptoms.findings import NOTHING
 
 _MOST_REASONS, _MOST_REASONS_OPENED = 3, 5
 _MOST_ACCELERATORS = 8
-_MOST_FUNCTIONS = 20
-_MOST_EVIDENCE = 3
+_MOST_FUNCTIONS, _MOST_EVIDENCE = 20, 3
 _LOW = 8
 # On a terminal of so many columns, texts are whole and tables as wide as they need.
 _WIDE = 120
 _BAR = 10
+_BUSY = "BUSY"
 # What an accelerator's line has behind the name.
 _BESIDE_NAME, _WITH_POWER = 58, 62
 _LEAST_NAME, _MOST_NAME = 8, 40
@@ -353,7 +353,7 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
         )
     if not found:
         return []
-    above = line((f"{heading:<{name}}  {'BUSY':<{_BAR + 6}}  MEMORY", STRONG))
+    above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
     most = min(most, _MOST_ACCELERATORS)
     more = [line((f"{len(found) - most} more", QUIET))] if len(found) > most else []
     return [above, *found[:most], *more]
