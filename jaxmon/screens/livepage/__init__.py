@@ -21,6 +21,7 @@ from jaxmon.facts.status import Summary
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.routes import accepts_gzip
 from jaxmon.screens.html.elements import BASE, source_hash
+from jaxmon.settings import RUNBOOKS
 
 
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -73,6 +74,7 @@ def _response(*, zipped: bool) -> Response:
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
     html = (_HERE / "page.html").read_text("utf-8")
     html = html.replace("{{style}}", style).replace("{{script}}", script)
+    html = html.replace("{{runbooks}}", RUNBOOKS)
     body = html.encode("utf-8")
     headers = {
         "Content-Security-Policy": _policy(style, script),
