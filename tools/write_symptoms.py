@@ -61,7 +61,7 @@ Everything that jaxmon says of a program, a host or a job, once, by kind of fail
 *Finding* is the topic in `jaxmon explain --json`, *page* what the answer of the live
 page, `ps` and `top` counts as a reason, whose `kind` is the same name, and *job* what
 `jaxmon job why` says. Facts are what a process, its host or a job
-[reports](architecture.md#the-life-of-a-fact). Limits have these names in
+[reports](contributors/architecture.md#the-life-of-a-fact). Limits have these names in
 [`slo.yaml`](alerting.md), for screens and alerts alike; `accelerator_idle` is of the
 weekly report and of boards, which judge nothing."""
 # Of a fact in the code, what it is called in JSON; the rest is no fact of its own.
