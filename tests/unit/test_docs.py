@@ -24,8 +24,10 @@ GENERATED = {"cli.md", "metrics.md", "settings.md"}
 # Not written by hand, either.
 REFERENCE = GENERATED | {"advice.md", "jax-internals.md", "symptoms.md"}
 PAGES = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "contributors").glob("*.md")]
-FOLDERS = ("alerts", "benchmarks", "dashboards", "examples", "exporters", "jaxmon")
-FOLDERS = (*FOLDERS, "docs", "runbooks", "tests", "tools")
+FOLDERS = (
+    *("alerts", "benchmarks", "dashboards", "docs", "examples", "exporters", "jaxmon"),
+    *("runbooks", "tests", "tools"),
+)
 DOCUMENTS = sorted(
     path
     for pattern in (
@@ -124,7 +126,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_pages_that_code_names_are_there() -> None:
-    """A page in a text of a command, a comment or a manifest exists, with its heading."""
+    """A page that a text or a comment names exists, and so does its heading."""
     found = {
         (path, *match)
         for path in files(".py", ".yaml", ".json", ".tpl", "Dockerfile", "Makefile")
