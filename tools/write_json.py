@@ -19,6 +19,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jaxmon.cli.reference import page, table
+from jaxmon.facts.events import Recompile
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.oom import OomReport
 from jaxmon.facts.process import Snapshot
@@ -40,8 +41,9 @@ SERVED = (
     ("`/job` of a sidecar", "[JobHost](#jobhost)"),
     ("`/api/summary` of a sidecar, or of an agent", "[Summary](#summary)"),
     ("report of an out-of-memory error", "[OomReport](#oomreport)"),
+    ("`recompiles` in the report of a run", "[Recompile](#recompile)"),
 )
-DOCUMENTS = (Snapshot, JobHost, Summary, OomReport)
+DOCUMENTS = (Snapshot, JobHost, Summary, OomReport, Recompile)
 # What only commands add, after they have read a document.
 ADDED = {"limits", "implausible", "recompiles", "target", "asked", "within", "doubts"}
 PLAIN = {
