@@ -338,6 +338,13 @@ class Expr:
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
 
+    def named(self, target: str, *sources: str) -> Expr:
+        """Join the values of the labels *sources*, without a sign, as *target*."""
+        listed = ", ".join(f'"{source}"' for source in sources)
+        text = f'label_join({self.marked}, "{target}", "", {listed})'
+        labels = self.shape.labels and self.shape.labels | {target}
+        return Expr(text, shape=replace(self.shape, labels=labels))
+
     def labelled(self, label: str, value: str) -> Expr:
         """Set *label* to *value* on all series."""
         text = f'label_replace({self.marked}, "{label}", "{value}", "", "")'
@@ -404,6 +411,8 @@ class Expr:
 
     def _over_range(self, function: Literal["max", "min"]) -> Expr:
         """Aggregate over Grafana's range, the same at each moment: evaluated once."""
+        if _SELECTOR.fullmatch(self.marked):
+            return self.over_range(function)
         subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 

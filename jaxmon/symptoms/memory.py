@@ -455,7 +455,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("host_memory", "F5", "The memory of a host is nearly used up."),
-        panel="Debug: Host memory available to programs",
+        panel="Fleet: Host memory available to programs",
         other_runbook="JaxmonHostMemoryGrowth",
         reason=_host_filling,
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",

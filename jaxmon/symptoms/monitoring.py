@@ -354,12 +354,12 @@ SYMPTOMS = (
     ),
     Symptom(
         *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
-        *(_metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
+        *(_metrics, catalog.OTLP_EXPORTS, "jaxmon itself: Failed exports by process"),
         rule=(MONITORING_ALERT, _export_failing),
     ),
     Symptom(
         *("spans", "", "A process drops the spans of requests and compiles.", HINT),
-        *(_spans, catalog.DROPPED, "Debug: Dropped spans by process"),
+        *(_spans, catalog.DROPPED, "jaxmon itself: Dropped items"),
         rule=(MONITORING_ALERT, _spans_dropped),
         reason=_spans_missing,
         wait="export_failing_for",

@@ -467,7 +467,7 @@ SYMPTOMS = (
     Symptom(
         *("requests_slow", "F7", "Requests are slower than before."),
         metric=catalog.REQUEST_SECONDS,
-        panel="On-call: Latency of warm requests",
+        panel="On-call: Latency of requests",
         other_runbook="JaxmonWarmLatencyBudgetBurn",
         reason=routes,
         because=doing,

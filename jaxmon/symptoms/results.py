@@ -432,7 +432,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("diverging", "F4", "A logged loss rises far above its best.", FAILURE),
-        *(_quantities, catalog.VALUE, "On-call: Logged values"),
+        *(_quantities, catalog.VALUE, "Training: Logged values"),
         severity=PAGE,
         missing="what a loss may do is the model's; an objective can say it",
     ),
@@ -448,7 +448,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("spike", "F4", "A logged loss jumps.", HINT),
-        *(_quantities, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
+        *(_quantities, catalog.VALUE_SPIKES, "Training: Spikes of logged values"),
         missing=TOO_LITTLE,
     ),
     Symptom(

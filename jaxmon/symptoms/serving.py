@@ -122,7 +122,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("padding", "", "Batches are mostly padding.", TIME),
-        *(_padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
+        *(_padding, catalog.BATCH_FILL_RATIO, "Serving: Batch fill"),
         missing=TOO_LITTLE,
     ),
     Symptom(

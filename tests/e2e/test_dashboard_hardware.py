@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -202,10 +201,8 @@ def test_a_service_shows_the_hardware_that_it_uses(
     }
     for job, where in hosts.items():
         for title in (
-            "Accelerator utilization",
             "Accelerator memory in use",
             "Accelerators up",
-            "Host memory available",
             "Host memory available to programs",
         ):
             until(
@@ -236,7 +233,7 @@ def test_a_service_shows_what_is_down_beside_it(server, places, pages):
     until(
         lambda: (
             "JaxmonTargetDown"
-            in shown(Grafana(server, "server"), "Firing alerts", "alertname")
+            in shown(Grafana(server, "server"), "Alerts about hardware", "alertname")
         ),
         "the alert about the host of the service",
     )
@@ -245,35 +242,28 @@ def test_a_service_shows_what_is_down_beside_it(server, places, pages):
 def test_a_service_shows_the_alerts_about_its_hardware(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
-    """A service shows alerts about its GPUs and their readers, none about others."""
+    """A service shows its alerts, those about its GPUs and their readers, no others."""
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
     lost, degraded = "JaxmonAcceleratorLost", "JaxmonMonitoringDegraded"
-    expected = {
-        "server": {lost, degraded},
-        "trainer": {degraded},
-        "plain": {lost},
-        NODES: {lost, degraded},
-        "pods": set(),
+    both: set[str] = {lost, degraded}
+    # Its own, and about hardware.
+    expected: dict[str, tuple[set[str], set[str]]] = {
+        "server": (set(), both),
+        "trainer": ({degraded}, set()),
+        "plain": ({lost}, {lost}),
+        NODES: (both, both),
+        "pods": (set(), set()),
     }
 
     def alike() -> bool:
         return all(
             shown(Grafana(server, job), title, "alertname") == names
-            for job, names in expected.items()
-            for title in ("Firing alerts", "Alerts over time")
+            for job, (own, hardware) in expected.items()
+            for title, names in (
+                ("Firing alerts", own),
+                ("Alerts over time", own),
+                ("Alerts about hardware", hardware),
+            )
         )
 
     until(alike, "the alerts of each service, and no others")
-
-
-def test_steps_cost_what_the_gpus_of_the_service_cost(server, pages):
-    """The steps have the job of the program, the prices that of the sidecar."""
-    steps = count(step=100)
-
-    def priced() -> bool:
-        made = line(catalog.STEPS, next(steps), worker=0, loop="main")
-        pages["server"] = PAGES["server"] + made
-        found = shown(Grafana(server, "server"), "Cost of 1,000 steps", "job")
-        return found == {"server"}
-
-    until(priced, "a price of steps")

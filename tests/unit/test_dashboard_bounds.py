@@ -103,3 +103,34 @@ def test_everything_is_a_pattern(board):
 def test_the_boards_are_those_that_are_shipped():
     """What is tested of the model is what is rendered."""
     assert len(DASHBOARDS) == len(BOARDS)
+
+
+# What someone takes in at night.
+OPEN_ON_CALL, ON_ALL_BOARDS, LONGEST, ABOVE = 20, 250, 250, 8
+
+
+def test_boards_can_be_taken_in():
+    """So many panels in all, so many open on On-call, so many variables above each."""
+    (oncall,) = (one for one in BOARDS if one.uid == "jaxmon-oncall")
+    seen = [panel for row in oncall.rows if not row.collapsed for panel in row.panels]
+
+    assert len(seen) <= OPEN_ON_CALL
+    assert sum(len(board.panels) for board in BOARDS) <= ON_ALL_BOARDS
+    for board in DASHBOARDS.values():
+        variables = board["templating"]["list"]
+        assert sum(not one.get("hide") for one in variables) <= ABOVE
+
+
+@pytest.mark.parametrize("name", ["oncall.json", "executive.json"])
+def test_queries_about_services_can_be_read(name):
+    """They read what is recorded, and each is short."""
+    for panel in panels(DASHBOARDS[name]):
+        for target in panel["targets"]:
+            assert len(target["expr"]) <= LONGEST, (panel["title"], target["expr"])
+
+
+def test_zero_is_shown_only_of_data():
+    """No query makes a number up where there is nothing to count."""
+    for panel in PANELS.values():
+        for target in panel.targets:
+            assert "vector(" not in str(target.expr)

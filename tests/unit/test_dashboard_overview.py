@@ -2,10 +2,11 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
-from tests.alerts.promtool import evaluate
+from tests.alerts.promtool import evaluate, shipped
 from tests.helpers.dashboards import DASHBOARDS, expression, filled
 
 
@@ -35,16 +36,33 @@ SERIES = {
 }
 CASES = {
     "Success rate": ("", "{}", 1 - 30 / 6100),
-    "p95, warm": ("", "{}", 0.19),
-    "Run goodput": ("", "{}", 0.9 * 61 / (0.9 * 61 + 0.1 * 30)),
+    "p95": ("", "{}", 0.19),
     "Cost per hour": ("", "{}", 48),
     "Services at a glance": ("Success", f"{{{JOB}}}", 1 - 30 / 6100),
-    "Cost of 1,000 requests": ("", f"{{{JOB}}}", 12 / (150 * 3600) * 1000),
+    # Requests of clients that fail are no results.
+    "Cost of 1,000 requests": (
+        *("", f"{{{JOB}}}"),
+        12 / (100 * 3600) * 1000,
+    ),
     "Cost of a million items": ("", f"{{{RUN}}}", 36 / 3.6),
 }
 
 
 OVER = "61m"
+
+
+def overviews() -> list[dict[str, Any]]:
+    """Return the rules of boards that read other recorded series."""
+    derived = ("served5m", "failed5m", "failing5m", "goodput5m", "dollars5m")
+    groups = [
+        {
+            **group,
+            "rules": [one for one in group["rules"] if one["record"].endswith(derived)],
+        }
+        for group in shipped().recording
+        if group["name"].startswith("jaxmon-overviews")
+    ]
+    return [group for group in groups if group["rules"]]
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -57,7 +75,18 @@ def test_the_figure_is_right(title, tmp_path):
         "exp_samples": [{"labels": labels, "value": round(value, 4)}],
     }
 
-    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
+    evaluate(tmp_path, overviews(), SERIES, promql_expr_test=[test])
+
+
+def test_goodput_is_the_share_of_steps(tmp_path):
+    """Of a job with a loop; a server's activities have none."""
+    test = {
+        "expr": f"round({expression('Goodput of services', over=OVER)}, 0.0001)",
+        "eval_time": "1h",
+        "exp_samples": [{"labels": f"{{{RUN}}}", "value": 0.9}],
+    }
+
+    evaluate(tmp_path, overviews(), SERIES, promql_expr_test=[test])
 
 
 def test_activities_are_fractions_of_their_sum(tmp_path):
@@ -80,12 +109,12 @@ def test_last_week_is_the_week_before(tmp_path):
     name = f'{RATE},outcome="success",start="warm"}}'
     series = {name: f"100x60 _x{7 * 24 * 60 - 61} 200x60"}
     test = {
-        "expr": expression("Week on week", over=OVER),
+        "expr": expression("Services at a glance", "Trend", over=OVER),
         "eval_time": f"{7 * 24 * 60 + 60}m",
-        "exp_samples": [{"labels": "{}", "value": 2}],
+        "exp_samples": [{"labels": f"{{{JOB}}}", "value": 2}],
     }
 
-    evaluate(tmp_path, [], series, promql_expr_test=[test])
+    evaluate(tmp_path, overviews(), series, promql_expr_test=[test])
 
 
 def annotation(name: str) -> str:
@@ -144,23 +173,25 @@ def test_recompiles_name_the_function(tmp_path):
 
 def test_an_alert_is_drawn_where_it_begins(tmp_path):
     """Not for as long as it fires, and once, whatever it has besides."""
-    name = 'ALERTS{alertname="JaxmonSlow",alertstate="firing",severity="ticket",' + JOB
+    name = '{alertname="JaxmonSlow",severity="ticket",' + JOB
+    firing = f'ALERTS{name},alertstate="firing"'
     labels = f'{{{JOB},alertname="JaxmonSlow",severity="ticket"}}'
+    series = {
+        f'{kind},function="{function}"}}': f"_x9 {value}x30"
+        for function in "ab"
+        for kind, value in ((firing, 1), (f"ALERTS_FOR_STATE{name}", 540))
+    }
     tests = [
         {"expr": annotation("Alerts"), "eval_time": at, "exp_samples": found}
         for at, found in (
             ("8m", []),
-            ("11m", [{"labels": labels, "value": 1}]),
+            ("11m", [{"labels": labels, "value": 540}]),
             ("20m", []),
         )
     ]
 
-    evaluate(
-        tmp_path,
-        [],
-        {f'{name},function="a"}}': "_x9 1x30", f'{name},function="b"}}': "_x9 1x30"},
-        promql_expr_test=tests,
-    )
+    rules = [one for one in shipped().recording if one["name"] == "jaxmon-firing"]
+    evaluate(tmp_path, rules, series, promql_expr_test=tests)
 
 
 def test_links_keep_what_is_chosen():

@@ -107,7 +107,7 @@ q.above(1, 6)
 q.above(60, 300)
 q.below(0.1)
 q.below(5)
-rate.sum('job') * 3600 > 0
+made * 3600 > 0
 response.status != 200
 response.status == 404
 response.status in range(300, 400)

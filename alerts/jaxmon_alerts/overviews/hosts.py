@@ -12,9 +12,9 @@ from jaxmon.promql import (
     Matcher,
     RecordedSeries,
     alerts,
+    alerts_since,
     counter,
     eq,
-    events,
     gauge,
     gauge_changes,
     histogram,
@@ -28,11 +28,11 @@ from jaxmon_alerts.overviews.model import (
     PROCESS,
     OverviewRule,
     Windows,
-    counted,
     gauged,
     of_agents,
     rated,
 )
+from jaxmon_alerts.overviews.services import ITEMS, SERVED
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS
@@ -44,10 +44,6 @@ def _young(window: Windows) -> Expr:
     ages = gauge(catalog.UPTIME_SECONDS)
     programs = ages.unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
     return programs < durations.seconds(window.young)
-
-
-def _fullest(metric: Metric) -> OverviewRule:
-    return OverviewRule(metric, "max", gauge(metric).sum(*_DEVICE).max(*HOST))
 
 
 def _mishaps(metric: Metric, *by: str) -> OverviewRule:
@@ -69,15 +65,14 @@ STARTS = OverviewRule(
 )
 RESTARTS = OverviewRule(
     catalog.PROCESS_START_TIME_SECONDS,
-    "changes10m",
+    "restarts",
     lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
     text="How often processes were replaced within 10m",
 )
-COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
 COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
 DEVICE_MEMORY = OverviewRule(
     catalog.DEVICE_MEMORY_BYTES,
-    "max_ratio",
+    "fullest",
     promql.ratio(
         *(
             gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", kind)).sum(*_DEVICE)
@@ -86,21 +81,10 @@ DEVICE_MEMORY = OverviewRule(
     ).max(*HOST),
     text="Fraction in use of the fullest device",
 )
-LIVE_BYTES = _fullest(catalog.LIVE_ARRAY_BYTES)
-LIVE_ARRAYS = _fullest(catalog.LIVE_ARRAYS)
 RESIDENT = OverviewRule(
     catalog.PROCESS_RESIDENT_MEMORY_BYTES,
     "max",
     of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
-)
-HOST_MEMORY = OverviewRule(
-    catalog.HOST_MEMORY_AVAILABLE_BYTES,
-    "ratio",
-    promql.ratio(
-        gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*HOST),
-        gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
-    ),
-    text="Fraction of the memory of the host",
 )
 AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
 CRASHES = _mishaps(catalog.AGENT_CRASHES, *PROCESS)
@@ -113,15 +97,6 @@ INACTIVE_HOOKS = OverviewRule(
     gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
     text="Hooks that are inactive",
 )
-SCRAPES = OverviewRule(
-    catalog.SCRAPE_SECONDS,
-    "p95_5m",
-    lambda window: histogram(catalog.SCRAPE_SECONDS).quantile(
-        0.95, *PROCESS, window=window.recent
-    ),
-    text="What 95 % take at most within 5m",
-)
-INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
 COLLECTORS = OverviewRule(
     catalog.COLLECTOR_SUCCESS,
     "avg",
@@ -134,12 +109,12 @@ COLLECTOR_ERRORS = rated(
 )
 
 OFTEN = (
-    *(STARTS, RESTARTS, COMPILES_IN_PROGRESS, COMPILE_OLDEST),
-    *(AGENT_UP, CRASHES, DIED, INTERNAL_ERRORS),
+    *(STARTS, RESTARTS, COMPILE_OLDEST),
+    *(AGENT_UP, CRASHES, DIED),
 )
 PROCESSES = (
-    *(DEVICE_MEMORY, LIVE_BYTES, LIVE_ARRAYS, RESIDENT, HOST_MEMORY),
-    *(HOOKS, INACTIVE_HOOKS, SCRAPES, COLLECTORS, COLLECTOR_AGE),
+    *(DEVICE_MEMORY, RESIDENT),
+    *(HOOKS, INACTIVE_HOOKS, COLLECTORS, COLLECTOR_AGE),
     COLLECTOR_ERRORS,
 )
 
@@ -177,7 +152,6 @@ READERS = OverviewRule(
     gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
     text="GPUs that a sidecar reads",
 )
-UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
 MEMORY = OverviewRule(
     catalog.ACCELERATOR_MEMORY_USED_BYTES,
     "max_ratio",
@@ -187,8 +161,6 @@ MEMORY = OverviewRule(
     ).max(*HOST),
     text="Fraction in use of the fullest accelerator",
 )
-POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
-TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
 UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
 THROTTLED = OverviewRule(
     catalog.GPU_THROTTLE_SECONDS,
@@ -252,9 +224,30 @@ def _used(metric: Metric) -> Expr:
 UTILIZATION_OF_JOBS = _of_jobs(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg")
 POWER_OF_JOBS = _of_jobs(catalog.ACCELERATOR_POWER_WATTS, "sum")
 PRICE_OF_JOBS = _of_jobs(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, "sum")
-TENSOR_CORES_OF_JOBS = _of_jobs(catalog.GPU_TENSOR_ACTIVE_RATIO, "avg")
 
-_OF_JOBS = (UTILIZATION_OF_JOBS, POWER_OF_JOBS, PRICE_OF_JOBS, TENSOR_CORES_OF_JOBS)
+
+def _cost(made: Expr, number: float) -> Expr:
+    """Return dollars for a *number* of what is *made* per second."""
+    return (PRICE_OF_JOBS() * number / ((made * 3600) > 0)).of_unit("dollars")
+
+
+PRICE_OF_REQUESTS = OverviewRule(
+    catalog.REQUESTS,
+    "dollars5m",
+    _cost(SERVED(), 1000),
+    text="Dollars for the accelerators of 1,000 requests, by the rate within 5m,",
+)
+PRICE_OF_ITEMS = OverviewRule(
+    catalog.ITEMS,
+    "dollars5m",
+    _cost(ITEMS().sum("job"), 1e6),
+    text="Dollars for the accelerators of a million items, by the rate within 5m,",
+)
+
+_OF_JOBS = (
+    *(UTILIZATION_OF_JOBS, POWER_OF_JOBS, PRICE_OF_JOBS),
+    *(PRICE_OF_REQUESTS, PRICE_OF_ITEMS),
+)
 
 # --- GPUs that firing alerts are about, and whose they are ------------------------
 #
@@ -279,6 +272,28 @@ def _owned(windows: Windows) -> Expr:
     return OWNED().latest(windows.silent).and_(alerted, "uuid")
 
 
+SINCE = "job:jaxmon_alerts:since"
+"""Since when each alert fires, by what it is about, as a Unix timestamp."""
+
+SUBJECT = ("severity", "alertname", "job", "instance", "uuid", "subject")
+_ABOUT = ("route", "function", "loop")
+_ALERT = ("alertname", "severity", "job", "instance", "worker", "uuid", *_ABOUT)
+
+
+def recorded_alerts() -> Iterator[RecordedSeries]:
+    """Yield since when alerts fire."""
+    firing = alerts_since(FIRING[0]).and_(alerts(*FIRING), *_ALERT)
+    yield RecordedSeries(
+        *(SINCE, firing.named("subject", *_ABOUT).min(*SUBJECT)),
+        "Since when each alert fires, by what it is about.",
+    )
+
+
+def firing(*matchers: Matcher) -> Expr:
+    """Return since when alerts fire."""
+    return recorded(SINCE, *matchers, labels=SUBJECT, unit="seconds")
+
+
 ALERTED_READERS = OverviewRule(
     catalog.ACCELERATOR_INFO,
     "alerted",
@@ -291,7 +306,7 @@ ALERTED = OverviewRule(
 
 # In this order: the last reads the one before.
 ACCELERATORS = (
-    *(OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP),
+    *(OWNERS, MEMORY, UP),
     *(*_OF_JOBS, ALERTED_READERS, ALERTED),
 )
 # Who owns and reads what, boards about services read for each GPU over their range.

@@ -44,6 +44,24 @@ _SUCCESS = eq("outcome", "success")
 
 
 REQUESTS = rising(events.REQUESTS, *_ROUTE, "outcome", "start")
+SERVED = OverviewRule(
+    catalog.REQUESTS,
+    "served5m",
+    REQUESTS(ne("outcome", "client_error")).sum("job"),
+    text="Rate per second within 5m without errors of clients",
+)
+FAILED = OverviewRule(
+    catalog.REQUESTS,
+    "failed5m",
+    REQUESTS(eq("outcome", "error")).sum("job").or_(SERVED() * 0),
+    text="Rate per second within 5m of those that failed, or 0,",
+)
+FAILING = OverviewRule(
+    catalog.REQUESTS,
+    "failing5m",
+    ratio(FAILED(), SERVED()),
+    text="Fraction within 5m that failed, of those without errors of clients,",
+)
 REQUEST_SECONDS = OverviewRule(
     catalog.REQUEST_SECONDS,
     "increase5m",
@@ -68,8 +86,8 @@ BATCH_FILL = OverviewRule(
 )
 
 _REQUESTS = (
-    *(REQUESTS, REQUEST_SECONDS, REQUESTS_IN_PROGRESS, REQUEST_OLDEST),
-    *(QUEUE_DEPTH, BATCH_FILL),
+    *(REQUESTS, SERVED, FAILED, FAILING, REQUEST_SECONDS),
+    *(REQUESTS_IN_PROGRESS, REQUEST_OLDEST, QUEUE_DEPTH, BATCH_FILL),
 )
 
 # --- loops, activities and logged values --------------------------------------------
@@ -79,13 +97,6 @@ _NAMED = ("job", "name")
 
 
 STEPS = rated(catalog.STEPS, *_LOOP)
-STEP_SECONDS = OverviewRule(
-    catalog.STEP_SECONDS,
-    "increase5m",
-    lambda window: histogram(catalog.STEP_SECONDS).buckets(
-        *_LOOP, window=window.recent
-    ),
-)
 STEP_MEAN = OverviewRule(
     catalog.STEP_SECONDS,
     "mean5m",
@@ -105,6 +116,13 @@ DATA_WAIT = OverviewRule(
 )
 STEP_AGE = gauged(catalog.STEP_AGE_SECONDS, "max", *_LOOP)
 ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
+# Of jobs with a loop: a server may mark activities, too.
+GOODPUT = OverviewRule(
+    catalog.TIME_SECONDS,
+    "goodput5m",
+    ratio(ACTIVITY(eq("activity", "step")).sum("job"), ACTIVITY().sum("job")),
+    text="Fraction of the marked time within 5m that was spent in steps",
+)
 # Of processes in a loop: a server waits for requests.
 WAITING = OverviewRule(
     catalog.WALL_SECONDS,
@@ -131,7 +149,7 @@ NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
 SPIKES = counted(events.SPIKES, *_NAMED)
 
 _TRAINING = (
-    *(STEPS, STEP_SECONDS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
+    *(STEPS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, GOODPUT, WAITING),
     *(CHECKPOINT_AGE, ITEMS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )
@@ -141,8 +159,6 @@ _TRAINING = (
 _FUNCTION = ("job", "function")
 
 
-CALLS = rated(catalog.JIT_CALLS, *_FUNCTION)
-CACHE_HITS = rated(catalog.JIT_CACHE_HITS, *_FUNCTION)
 # Of what did not happen there is no series.
 RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
 WORST_RECOMPILES = OverviewRule(
@@ -155,15 +171,22 @@ WORST_RECOMPILES = OverviewRule(
     ),
     text="Rate per second within 5m of the function and process with most",
 )
-COMPILING = rising(events.COMPILE_SECONDS, "job", "phase")
-COMPILES = counted(events.COMPILES, "job", "outcome")
 LOOKUPS = counted(events.CACHE_LOOKUPS, "job", "result")
+LOOKUP_HITS = OverviewRule(
+    catalog.PERSISTENT_CACHE_REQUESTS,
+    "hit_ratio5m",
+    ratio(
+        LOOKUPS(eq("result", "hit")).sum("job").or_(LOOKUPS().sum("job") * 0),
+        LOOKUPS().sum("job"),
+    ),
+    text="Fraction within 5m that were hits",
+)
 PROGRAMS = gauged(catalog.PROGRAM_INFO, "count", *PROCESS)
 ERRORS = counted(events.ERRORS, *_FUNCTION, "kind")
 
 SELDOM = (
-    *(CALLS, CACHE_HITS, RECOMPILES, WORST_RECOMPILES, COMPILING, COMPILES),
-    *(LOOKUPS, PROGRAMS, ERRORS),
+    *(RECOMPILES, WORST_RECOMPILES),
+    *(LOOKUPS, LOOKUP_HITS, PROGRAMS, ERRORS),
 )
 
 # --- FLOPs --------------------------------------------------------------------------
@@ -189,19 +212,6 @@ MFU = OverviewRule(
     lambda window: _utilization(window).avg("job"),
     text="Mean MFU within 5m, of processes whose FLOPs are known,",
 )
-FLOPS = OverviewRule(
-    catalog.FLOPS,
-    "model_rate5m",
-    lambda window: (
-        counter(catalog.FLOPS, _MODEL)
-        .rate(window.recent)
-        .sum("job")
-        .of_unit("FLOPs per second")
-    ),
-    text="Rate per second within 5m of those that the model needs",
-)
-
-_FLOPS = (MFU, FLOPS)
 
 # --- collectives, and the processes that arrive late at them ------------------------
 
@@ -234,8 +244,6 @@ def _late(window: Windows) -> Expr:
 BANDWIDTH = OverviewRule(
     catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth, text="Bandwidth within 5m"
 )
-RECORDED = rated(catalog.NCCL_COLLECTIVES_RECORDED, *_KIND)
-UNRECORDED = rated(catalog.NCCL_UNRECORDED_COLLECTIVES, *_KIND)
 # Of those that are not late, which are nearly all, nothing is recorded.
 LATE = OverviewRule(
     catalog.NCCL_COLLECTIVE_SECONDS,
@@ -244,9 +252,9 @@ LATE = OverviewRule(
     text="Fraction of what the median process waits, if that is much less,",
 )
 
-COLLECTIVES = (BANDWIDTH, RECORDED, UNRECORDED, LATE)
+COLLECTIVES = (BANDWIDTH, LATE)
 
-OFTEN = (*_REQUESTS, *_TRAINING, *_FLOPS)
+OFTEN = (*_REQUESTS, *_TRAINING, MFU)
 
 
 # --- programs, for what has become slower --------------------------------------------

@@ -44,7 +44,7 @@ from jaxmon.symptoms.alert import (
 from jaxmon.symptoms.starts import young_ratio
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
-from jaxmon_alerts.overviews.hosts import recorded_power
+from jaxmon_alerts.overviews.hosts import recorded_alerts, recorded_power
 from jaxmon_alerts.overviews.services import recorded_slowdowns
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.rules.routes import configuration
@@ -88,14 +88,20 @@ _BOARD = {
     "JaxmonTrainingDied": "jaxmon-training",
     "JaxmonWarmupFailed": "jaxmon-debug",
 }
-# Labels of alerts, and the variables that select by them.
+# Labels of alerts, and the variables that select by them, where boards have them.
 _VARIABLES = {
     "job": "job",
     "instance": "instance",
     "worker": "worker",
     "function": "function",
-    "device": "device",
     "uuid": "gpu",
+}
+_MISSING = {
+    ONCALL: ("instance", "worker", "function", "gpu"),
+    "jaxmon-debug": ("gpu",),
+    "jaxmon-itself": ("function",),
+    "jaxmon-serving": ("function", "gpu"),
+    "jaxmon-training": ("gpu",),
 }
 
 
@@ -139,8 +145,12 @@ def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
     of_site = {label: label for label in identity.service} if "job" in found else {}
-    selectable = ("job",) if board == ONCALL else _VARIABLES
-    of_alert = {label: _VARIABLES[label] for label in selectable if label in found}
+    missing = _MISSING.get(board, ())
+    of_alert = {
+        label: variable
+        for label, variable in _VARIABLES.items()
+        if label in found and variable not in missing
+    }
     values = "&".join(
         f"var-{name}={{{{ $labels.{label} | urlquery }}}}"
         for label, name in (of_site | of_alert).items()
@@ -196,6 +206,7 @@ def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
                 ("starts", "30s", [young_ratio(limits)]),
                 ("slowdowns", "2m", recorded_slowdowns(scale)),
                 ("power", "30s", recorded_power(scale)),
+                ("firing", "30s", recorded_alerts()),
             )
         ),
         *(overview_groups(scale) if options.drawn else ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import Site
 from jaxmon_dashboards.boards.dashboard import Annotation, Dashboard, Notes
-from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
+from jaxmon_dashboards.boards.header import EVENTS, SUMMARY, VARIABLES
 from jaxmon_dashboards.boards.model import (
     DependentVariable,
     Link,
@@ -35,6 +36,7 @@ from jaxmon_dashboards.boards.rows import (
     fleet,
     memory,
     monitoring,
+    oncall,
     processes,
     requests,
     runs,
@@ -220,7 +222,6 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         services.quality(slos),
         services.budgets(slos),
         services.cost(),
-        variables=SERVICES,
         annotations=SUMMARY,
     )
     # What someone on call needs: what is wrong, since when, for whom, what next.
@@ -229,37 +230,25 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         "What is wrong, since when, who is affected, and where to look.",
         services.oncall(slos, runbooks),
         services.listed(slos),
-        services.budgets(slos),
-        requests.oncall(slos),
-        training.oncall(slos),
-        compiles.oncall(slos),
-        errors.oncall(),
-        memory.oncall(slos),
-        accelerators.oncall(),
-        monitoring.oncall(),
-        variables=SERVICES,
+        oncall.users(slos),
+        oncall.where(slos),
+        replace(services.budgets(slos), collapsed=True),
+        *oncall.folded(slos),
     )
-    # What is needed to find causes: which function, process and device, and why.
+    # What is needed to find causes: which function and process, and why.
     yield _board(
         *("debug", "Debug", "now-1h"),
-        "Which function, process and device, and why. Select them above; Service and "
-        "Host narrow the other lists.",
+        "Which function and process, and why. Select them above; Service and Host "
+        "narrow the other lists.",
         compiles.functions(slos),
         compiles.calls(),
         compiles.debug(slos),
         compiles.programs(),
-        requests.debug(),
-        training.debug(),
-        runs.ranks(slos),
         memory.debug(),
         memory.transfers(),
         errors.checks(),
         errors.debug(),
-        accelerators.debug(),
-        accelerators.gpus(),
-        devices.debug(),
         processes.debug(),
-        monitoring.debug(),
     )
     # For those who run training: is it fast, is it healthy, which rank holds it up.
     yield _board(
@@ -282,7 +271,6 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         processes.glance(slos),
         requests.oncall(slos),
         processes.stalls(slos),
-        processes.throughput(slos),
         processes.replicas(),
         requests.serverless(),
         requests.debug().opened("Distributions"),
@@ -308,7 +296,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         fleet.starts(slos),
         fleet.differences(),
         fleet.down(slos),
-        fleet.worst(slos),
+        processes.hosts(),
     )
     # Whether jaxmon works, and what it costs.
     yield _board(
@@ -322,13 +310,12 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
     )
 
 
-def _board(  # noqa: PLR0913 - what a dashboard has
+def _board(
     name: str,
     title: str,
     since: str,
     description: str,
     *rows: Row,
-    variables: tuple[Variable | DependentVariable, ...] = VARIABLES,
     annotations: tuple[Annotation | Notes, ...] = EVENTS,
 ) -> Dashboard:
     return Dashboard(
@@ -336,7 +323,20 @@ def _board(  # noqa: PLR0913 - what a dashboard has
         title=f"jaxmon / {title}",
         description=description,
         since=since,
-        variables=variables,
+        variables=_selecting(rows),
         annotations=annotations,
         rows=rows,
     )
+
+
+def _selecting(rows: tuple[Row, ...]) -> tuple[Variable | DependentVariable, ...]:
+    """Return the variables that *rows* select by, and those that narrow these."""
+    panels = (panel for row in rows for panel in row.panels)
+    texts = [str(target.expr) for panel in panels for target in panel.targets]
+    kept: list[Variable | DependentVariable] = []
+    for variable in reversed(VARIABLES):
+        used = re.compile(rf"\$\{{?{variable.name}\b")
+        if any(map(used.search, texts)):
+            kept.insert(0, variable)
+            texts.append(variable.query)
+    return tuple(kept)

@@ -7,7 +7,7 @@ from jaxmon.promql import Expr, alerts, eq, recorded
 from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
-from jaxmon_alerts.overviews.hosts import FIRING, STARTS
+from jaxmon_alerts.overviews.hosts import FIRING, STARTS, firing
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.dashboard import Annotation, Notes
 from jaxmon_dashboards.boards.model import Variable
@@ -15,18 +15,13 @@ from jaxmon_dashboards.boards.model import Variable
 
 _ALERT = ("alertname", "job", "severity")
 
-SERVICES = (
+VARIABLES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
     # this Prometheus. `up` and `process_*` exist for those, too.
     Variable(
         *("job", "Service", catalog.BUILD_INFO),
         "The Prometheus job, which is the service.",
     ),
-)
-"""Variables of boards on services, whose series are recorded."""
-
-VARIABLES = (
-    *SERVICES,
     Variable(
         *("instance", "Host", catalog.BUILD_INFO),
         "The scraped address: a host's sidecar, or an agent.",
@@ -42,12 +37,9 @@ VARIABLES = (
         *("function", "Function", catalog.JIT_CACHE_MISSES),
         *("The jitted function.", q.PROCESS, ".*"),
     ),
-    Variable(
-        *("device", "Device", catalog.LIVE_ARRAYS),
-        *("The local device, as JAX numbers it.", q.PROCESS, ".*"),
-    ),
     *q.VARIABLES,
 )
+"""Every variable; a board has those that its panels select by."""
 
 _STARTS = Annotation(
     *("Starts", "Processes started", "{{job}}", "blue"), STARTS(q.JOB).sum("job")
@@ -55,7 +47,7 @@ _STARTS = Annotation(
 # Their beginnings: for as long as many fire, every graph would be red.
 _ALERTS = Annotation(
     *("Alerts", "{{alertname}}", "{{severity}}: {{job}}", "red"),
-    q.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
+    firing(q.JOB).max(*_ALERT).unless(firing(q.JOB).offset("5m"), *_ALERT),
 )
 # Of a release, people see its beginning.
 _RECENT = "10m"

@@ -35,6 +35,11 @@ class Variable:
         self._series.max(self.label)
 
     @property
+    def name(self) -> str:
+        """The variable's name in queries."""
+        return self.label
+
+    @property
     def query(self) -> str:
         """The query that finds the values."""
         return f"label_values({self._series}, {self.label})"

@@ -22,6 +22,7 @@ from grafana_foundation_sdk.models import dashboard as d
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
+from jaxmon.promql.expressions import PER_SECOND, ExpressionType
 from jaxmon_dashboards.boards.dashboard import Dashboard
 from jaxmon_dashboards.boards.model import (
     UNITS,
@@ -160,7 +161,7 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
     is_table = panel.kind == "table"
     defaults = d.FieldConfig(
         no_value=_empty(panel),
-        unit="short" if is_table else UNITS[panel.unit],
+        unit="short" if is_table else _unit(panel.targets[0].expr.shape),
         max_val=panel.top,
         mappings=[_mappings(panel.mappings)] if panel.mappings else None,
         links=[*map(link, series_links(panel))] or None,
@@ -184,6 +185,12 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
         ),
         links=[*map(link, (*found, *trace_links(panel)))] or None,
     )
+
+
+def _unit(shape: ExpressionType) -> str:
+    """Return Grafana's name of the unit; requests have one of their own."""
+    requests = any("jaxmon_requests" in name for name in shape.metrics)
+    return "reqps" if requests and shape.unit == PER_SECOND else UNITS[shape.unit or ""]
 
 
 def link(link: Link) -> d.DashboardLink:
@@ -362,7 +369,7 @@ def _override(
 
 
 def _column(target: Target) -> dict[str, object]:
-    unit = UNITS[target.expr.shape.unit or ""]
+    unit = _unit(target.expr.shape)
     properties: dict[str, object] = {"unit": unit, "custom.align": "right"}
     if target.expr.shape.unit == "":
         # An increase is extrapolated; people count in whole numbers.
@@ -379,8 +386,17 @@ def _column(target: Target) -> dict[str, object]:
 
 
 def _empty(panel: Panel) -> str:
-    brief = panel.kind == "stat"
-    return panel.no_value or absence(panel.metrics, brief=brief)
+    """Return what an empty panel says: what there is none of, or what is missing."""
+    found = panel.no_value or absence(panel.metrics, brief=panel.kind == "stat")
+    if not (panel.no_value or found == "None") or re.search("rules|targets", found):
+        return found
+    if any(":" in name for name in panel.metrics):
+        return f"{found}, or no rules"
+    # Of what never happened there is no series, nor of what is not observed.
+    missing = absence(panel.metrics, brief=True)
+    if missing in (found, "None"):
+        missing = _OTHERS
+    return f"{found}, or {missing[0].lower()}{missing[1:]}"
 
 
 def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
@@ -428,7 +444,7 @@ _SUBJECTS = {
         "No errors": "errors",
         "None": "float64_promotions leak slowdown",
         "No NVIDIA GPUs": "gpu",
-        "No transfers": "host_syncs host_transfer",
+        "No transfers": "host_sync host_transfer",
         "No items": "items",
         "No warnings": "jax_warnings",
         "No calls": "jit",

@@ -28,31 +28,30 @@ from jaxmon.promql import (
     Expr,
     HistogramQuery,
     Matcher,
-    alerts,
     call,
     counter,
     eq,
     gauge,
     histogram,
     ne,
-    number,
     ratio,
     re,
+    recorded,
+    recorded_over,
     up,
 )
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.hosts import (
-    ABOUT_GPUS,
-    ABOUT_HOSTS,
     ALERTED,
     ALERTED_READERS,
-    FIRING,
     OWNED,
     OWNERS,
     READERS,
+    firing,
 )
 from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slos
+from jaxmon_alerts.slo.model import EVENTS, WINDOW, Ratio, series_name
 from jaxmon_dashboards.boards.model import (
     Color,
     DependentVariable,
@@ -63,11 +62,10 @@ from jaxmon_dashboards.boards.model import (
 
 
 JOB = re("job", "$job")
-# Of a sidecar's own metrics, of a process, of a function, of one of its devices.
+# Of a sidecar's own metrics, of a process, of a function.
 HOST = (JOB, re("instance", "$instance"))
 PROCESS = (*HOST, re("worker", "$worker"))
 FUNCTION = (*PROCESS, re("function", "$function"))
-DEVICE = (*PROCESS, re("device", "$device"))
 
 # How many series a graph of processes, hosts or devices shows.
 FEW = 20
@@ -89,9 +87,9 @@ def defined(expr: Expr) -> Expr:
     return expr >= 0
 
 
-def or_zero(count: Expr) -> Expr:
-    """Return a number, which has no series if there is nothing to count."""
-    return count.or_(call("vector", number(0)))
+def or_zero(count: Expr, data: Expr) -> Expr:
+    """Return a number: 0 if nothing is counted in the *data* that there are."""
+    return count.or_(data.count() * 0)
 
 
 def per_minute(rate: Expr) -> Expr:
@@ -159,24 +157,40 @@ def latency(slos: Slos, name: str) -> Thresholds | None:
     return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
 
 
-def served(*by: str) -> Expr:
-    """Return requests per second of services, excluding client errors."""
-    return services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
+def failing(slos: Slos) -> Expr:
+    """Return the fraction of requests that fail, of the routes that have any."""
+    return _of_routes(slos, "request-error", eq("outcome", "error"))
 
 
-def failed(*by: str) -> Expr:
-    """Return server errors per second of services."""
-    return services.REQUESTS(JOB, eq("outcome", "error")).sum(*by)
+def cold(slos: Slos) -> Expr:
+    """Return the fraction of requests that wait for a compile, of routes that do."""
+    return _of_routes(slos, "cold-start", ne("start", "warm"))
 
 
-def cold(*by: str) -> Expr:
-    """Return the requests per second that waited for a compile."""
-    return services.REQUESTS(JOB, ne("start", "warm")).sum(*by)
+def _of_routes(slos: Slos, name: str, bad: Matcher) -> Expr:
+    """Return what the objective *name* records, or the fraction of *bad* requests."""
+    slo, by = slos.get(name), ("job", "route")
+    if slo is None:
+        every = services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
+        return ratio(services.REQUESTS(JOB, bad).sum(*by), every)
+    shortest = min(slo.pairs, key=lambda pair: durations.seconds(pair.short))
+    return slo.short(shortest).where(JOB)
 
 
-def latency_of(start: str, quantile: float, *by: str) -> Expr:
-    """Return a quantile of the latency of successful requests with this *start*."""
-    buckets = services.REQUEST_SECONDS(JOB, eq("start", start))
+def gave_up(slos: Slos) -> Expr | None:
+    """Return the fraction of callers who waited long and left, where it is counted."""
+    slo = slos.get("request-error")
+    if slo is None or not isinstance(slo.indicator, Ratio) or not slo.indicator.left:
+        return None
+    name = f"slo:{series_name(slo.labels['sloth_id'])}_abandoned:delta"
+    left = recorded_over("sum", recorded(name, JOB, labels=slo.by, unit=""), "299s")
+    return ratio(left.sum(), slo.increase(EVENTS, WINDOW, JOB).of_unit("").sum())
+
+
+def latency_of(quantile: float, *by: str, start: str = "") -> Expr:
+    """Return a quantile of the latency of successful requests, with this *start*."""
+    kind = (eq("start", start),) if start else ()
+    buckets = services.REQUEST_SECONDS(JOB, *kind)
     return defined(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
@@ -203,12 +217,6 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
     """Return the name of the alert of the objective *name*, if there is one."""
     slo = slos.get(name)
     return (slo.alert,) if slo else ()
-
-
-def hit_rate(*by: str) -> Expr:
-    """Return the fraction of the services' calls that needed no tracing."""
-    calls = services.CALLS(JOB).sum(*by)
-    return share(services.CACHE_HITS(JOB).sum(*by), calls)
 
 
 def backend_compiles() -> HistogramQuery:
@@ -289,37 +297,19 @@ def _extremes(
     return of_services.or_(every.and_(_hosts(), *_BY_HOST))
 
 
-def down(*, ever: bool = False) -> Expr:
-    """Return 0 for targets of services and their GPUs that are down, now or *ever*."""
-    of_services, every = (
-        found.over_range("min") if ever else found for found in (up(JOB), up())
-    )
-    beside = every.equals(0).and_(_hosts(), *_BY_HOST)
-    return of_services.equals(0).or_(beside)
+def down() -> Expr:
+    """Return 0 for targets of services and their GPUs that were down."""
+    beside = up().over_range("min").equals(0).and_(_hosts(), *_BY_HOST)
+    return up(JOB).over_range("min").equals(0).or_(beside)
 
 
-def firing(*matchers: Matcher) -> Expr:
-    """Return the firing alerts about the selected services and their hardware."""
-    of_services, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
-    return of_services.or_(gpus).or_(hosts)
-
-
-def fired() -> tuple[Expr, Expr]:
-    """Return how often alerts about services fired, and those about their hardware."""
-    of_services, gpus, hosts = _alerts(
-        lambda *about: alerts(*about).over_range("count")
-    )
-    return of_services, gpus.or_(hosts)
-
-
-def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:
-    """Return the alerts *find* returns: about services, their GPUs, and the hosts."""
-    owned = ALERTED(JOB).over_range("last")
-    read = ALERTED_READERS().over_range("last")
+def about_hardware() -> tuple[Expr, Expr]:
+    """Return since when alerts about the services' GPUs fire, and about their hosts."""
+    owned = ALERTED(JOB)
+    hosts = ALERTED_READERS().and_(owned, "uuid")
     return (
-        find(JOB, *FIRING),
-        find(*ABOUT_GPUS).and_(owned, "uuid"),
-        find(*ABOUT_HOSTS).and_(read.and_(owned, "uuid"), *_BY_HOST),
+        firing(ne("uuid", "")).and_(owned, "uuid"),
+        firing(eq("uuid", "")).and_(hosts, *_BY_HOST),
     )
 
 

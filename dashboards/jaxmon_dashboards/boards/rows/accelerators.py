@@ -8,7 +8,7 @@ from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, recorded
 from jaxmon_alerts.overviews import hosts
-from jaxmon_alerts.overviews.hosts import FUNCTION_POWER, PROCESS_POWER
+from jaxmon_alerts.overviews.hosts import FUNCTION_POWER
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
@@ -25,34 +25,18 @@ from jaxmon_dashboards.boards.model import (
 _ROWS = 10
 
 
-@row(8, "Accelerators", lines=(3, 3, 2), collapsed=True)
+@row(8, "Accelerators", lines=(3, 2), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return load, memory, power and health, by host."""
     by = ("job", "instance")
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = q.worst_of_services, q.least_of_services
     xid = worst(hosts.XIDS, lambda series: series.sum(*by_gpu, "xid"))
-    yield timeseries(701, "Accelerator utilization")(
-        least(hosts.UTILIZATION, lambda series: series.min(*by)),
-        text="Fraction of time a kernel was running: the mean of each host's "
-        "accelerators, of the 20 hosts with the least. If low while the service is "
-        "busy, the host is the bottleneck.",
-    )
     yield timeseries(702, "Accelerator memory in use")(
         worst(hosts.MEMORY, lambda series: series.max(*by)),
         text="Used by all processes on the fullest accelerator of each host, including "
         "JAX's preallocation, of the 20 fullest hosts; for free memory within that, "
         "see Memory.",
-    )
-    yield timeseries(703, "Power")(
-        worst(hosts.POWER, lambda series: series.sum(*by)),
-        text="Power draw of each host's accelerators, of the 20 hosts with the most. "
-        "Much lower than usual under load: throttled, or waiting for the host.",
-    )
-    yield timeseries(704, "Temperature")(
-        worst(hosts.TEMPERATURE, lambda series: series.max(*by)),
-        text="Hottest sensor of each host's accelerators, on the 20 hottest hosts. "
-        "Near the limit it throttles.",
     )
     yield timeseries(705, "Xid errors")(
         Target(xid, f"{gpu} Xid {{{{xid}}}}"),
@@ -85,30 +69,21 @@ def oncall() -> Iterator[Panel]:
     )
 
 
-@row(18, "Accelerators", lines=(2, 3, 2, 1), collapsed=True)
+@row(18, "Accelerators", lines=(3,), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     by = ("job", "instance", "uuid")
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
     limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
-    hot = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
-    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.GPUS).rate()
-    kinds = ("job", "vendor", "model", "driver")
     idle = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by).bottomk(50)
-    yield table(1801, "Accelerators")(
-        Target(q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds), "Present"),
-        text="How many accelerators there are, by model and driver. Different drivers "
-        "in one fleet may mean different kernels.",
-        labels=kinds,
-    )
     yield table(1802, "Load by accelerator")(
         Target(idle, "Utilization"),
         Target(used.and_(idle), "Memory"),
         Target(power.and_(idle), "Power"),
         text="Current load of the 50 accelerators with the least; an idle one among "
         "busy ones is waiting for its host.",
-        width=15,
+        width=12,
         sort="Utilization",
     )
     yield timeseries(1803, "Power vs limit")(
@@ -117,22 +92,6 @@ def debug() -> Iterator[Panel]:
         "100 % the GPU throttles.",
         unbounded=True,
     )
-    yield timeseries(1804, "Average power (energy counter)")(
-        q.of_gpus(drawn).max(*by).worst(q.FEW),
-        text="Power derived from the energy counter, the 20 largest: steadier than "
-        "sampled power, and what is billed.",
-    )
-    yield timeseries(1805, "Temperature by sensor")(
-        hot.max(*by, "sensor").worst(q.FEW),
-        text="Chip and memory temperatures, the 20 highest.",
-    )
-    yield timeseries(1815, "Power by process")(
-        recorded(PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts")
-        .max(*q.BY_PROCESS)
-        .worst(q.FEW),
-        text="Power of the GPUs used by a process, the 20 largest; a shared GPU counts "
-        "in full for each process.",
-    )
     yield timeseries(1816, "Power by function")(
         recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
         .sum("function")
@@ -140,14 +99,6 @@ def debug() -> Iterator[Panel]:
         text="Power of the GPUs of each process, apportioned to its functions by "
         "device time (mean of sampled calls times number of calls).",
         stacked="normal",
-    )
-    yield timeseries(1807, "Cost of 1,000 steps")(
-        _cost_of_steps(1000).worst(q.FEW),
-        text="Cost of all the job's accelerators per 1,000 steps, from the sidecar's "
-        "price table; if another job's sidecar reads them, of the accelerators the job "
-        "uses. Rises when steps slow down.",
-        height=6,
-        no_value="No prices configured",
     )
 
 
@@ -166,7 +117,7 @@ _BY = ("job", "instance", "uuid")
 _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
-@row(26, "NVIDIA GPUs", lines=(3, 2, 1, 1, 3, 2), collapsed=True)
+@row(26, "NVIDIA GPUs", lines=(3, 2, 1, 1, 2), collapsed=True)
 def gpus() -> Iterator[Panel]:
     """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
@@ -256,24 +207,6 @@ def gpus() -> Iterator[Panel]:
         no_value="Not available",
         sort="Recovery",
         alerts=("JaxmonGpuFault",),
-    )
-    yield timeseries(1812, "Tensor cores busy")(
-        _state(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),
-        text="Fraction of cycles the tensor cores were active, the 20 lowest: how well "
-        "the program uses the accelerator. Low on a busy GPU: other work, or stalls.",
-        no_value="Not available",
-    )
-    yield timeseries(1813, "SMs busy")(
-        _state(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW),
-        text="Mean fraction of time an SM had work, the 20 lowest. Below utilization: "
-        "kernels too small for the GPU.",
-        no_value="Not available",
-    )
-    yield timeseries(1814, "Memory bandwidth in use")(
-        _state(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW),
-        text="Fraction of peak memory bandwidth, the 20 highest. Near 80 % the program "
-        "is memory-bound.",
-        no_value="Not available",
     )
     yield timeseries(1817, "SM clock")(
         _state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW),

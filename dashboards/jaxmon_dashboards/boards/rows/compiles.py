@@ -15,27 +15,19 @@ from jaxmon_dashboards.boards.model import (
     Panel,
     Target,
     Thresholds,
-    heatmap,
     row,
     table,
     timeseries,
 )
 
 
-@row(11, "Functions", lines=(1, 3))
+@row(11, "Functions", lines=(1, 2))
 def functions(slos: Slos) -> Iterator[Panel]:
     """Return a table of functions, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     yield _table(slos)
     yield timeseries(1102, "Calls by function")(
         calls.worst(10), text="The ten functions with the most calls."
-    )
-    yield timeseries(1103, "Cache hit rate by function")(
-        _hit_rate(calls).least(10),
-        text="Fraction of calls served without tracing, of the ten functions with the "
-        "lowest hit rate.",
-        thresholds=q.objective(slos, "cache-hit-rate"),
-        alerts=q.alert_of(slos, "cache-hit-rate"),
     )
     yield timeseries(1104, "Cache misses by function")(
         counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function").worst(10),
@@ -74,6 +66,7 @@ def _table(slos: Slos) -> Panel:
                 *("job", "instance", "worker"),
             ),
         ),
+        no_value="No calls",
         sort="Compile time",
     )
 
@@ -83,7 +76,7 @@ def _hit_rate(calls: Expr) -> Expr:
     return q.share(hits, calls)
 
 
-@row(23, "Execution time", lines=(2, 2, 2), collapsed=True)
+@row(23, "Execution time", lines=(3, 3), collapsed=True)
 def calls() -> Iterator[Panel]:
     """Return execution and dispatch times, in separate panels."""
     yield timeseries(2301, "Execution time by function")(
@@ -140,11 +133,11 @@ def _times(metric: Metric) -> tuple[Target, ...]:
     )
 
 
-@row(5, "Compilation", lines=(3, 3))
+@row(5, "Compilation", lines=(3,))
 def oncall(slos: Slos) -> Iterator[Panel]:
-    """Return recompiles, cache hits and compiles in progress."""
+    """Return recompiles, and compiles in progress."""
     recompiles = services.RECOMPILES(q.JOB)
-    by_host = ("job", "instance")
+    most = recompiles.over_range("max").topk(10)
     yield timeseries(401, "Recompiles by cause")(
         q.per_minute(recompiles.sum("cause")),
         text="Why functions recompiled: shape and dtype point to the data, "
@@ -154,32 +147,13 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No recompiles",
     )
     yield timeseries(402, "Recompiles by function")(
-        q.per_minute(recompiles.sum("function")).worst(10),
-        text="The ten functions with the most recompiles.",
+        q.per_minute(recompiles).and_(most),
+        text="The ten functions with the most recompiles, and their cause.",
         alerts=("JaxmonRecompileStorm",),
         no_value="No recompiles",
     )
-    yield timeseries(403, "Lowest cache hit rates")(
-        q.hit_rate("function").least(10),
-        text="Cache hit rate of the ten functions with the lowest rate. Calls that "
-        "miss pay for tracing or compiling.",
-        thresholds=q.objective(slos, "cache-hit-rate"),
-        alerts=q.alert_of(slos, "cache-hit-rate"),
-    )
-    yield timeseries(404, "Time spent compiling")(
-        services.COMPILING(q.JOB).sum("phase").of_unit(""),
-        text="How many processes are tracing, lowering or compiling, on average over "
-        "five minutes, by phase; counted when a phase ends.",
-        stacked="normal",
-    )
-    yield timeseries(405, "Compiles in progress")(
-        hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host).worst(q.FEW),
-        text="Programs currently being compiled or loaded from the persistent cache, "
-        "on the 20 hosts with the most. Many hosts at once: they do not share a cache.",
-        no_value="None",
-    )
     yield timeseries(406, "Oldest compile in progress")(
-        hosts.COMPILE_OLDEST(q.JOB).max(*by_host).worst(q.FEW),
+        hosts.COMPILE_OLDEST(q.JOB).worst(q.FEW),
         text="Age of the longest-running compile, on the 20 worst hosts. Above the "
         "line it is probably stuck, and so is the process.",
         thresholds=q.above(slos.limits.stuck_after),
@@ -188,7 +162,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(13, "Compiles", lines=(2, 3, 4, 2, 2))
+@row(13, "Compiles", lines=(4, 4))
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
     listed, recompiles = (
@@ -211,20 +185,11 @@ def debug(slos: Slos) -> Iterator[Panel]:
     )
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
-    backend = q.backend_compiles()
-    running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
-    slowest = q.defined(backend.mean("function")).worst(10)
     yield timeseries(1303, "Compile phases")(
         q.defined(seconds.mean("phase")),
         text="Mean time per phase. trace and lower are Python time on the host; "
         "cache_retrieval grows with a slow shared file system.",
-    )
-    yield heatmap(1304, "Compiles by duration")(
-        backend.buckets(), text="Distribution of backend compile times."
-    )
-    yield timeseries(1305, "Backend compile time by function")(
-        slowest, text="Mean backend compile time of the ten slowest functions."
     )
     yield timeseries(1306, "Compile time by function")(
         spent.sum("function").worst(10),
@@ -238,13 +203,6 @@ def debug(slos: Slos) -> Iterator[Panel]:
         stacked="normal",
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
-    yield timeseries(1308, "Compiles in progress by process")(
-        (running > 0).worst(q.FEW),
-        text="Processes currently compiling, at most 20. All at once: they compile the "
-        "same program because they share no cache.",
-        stacked="normal",
-        no_value="None",
-    )
     yield timeseries(1311, "Oldest compile by process")(
         (oldest > 0).worst(q.FEW),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
@@ -255,12 +213,6 @@ def debug(slos: Slos) -> Iterator[Panel]:
     )
     asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
     hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
-    yield timeseries(1309, "Persistent cache lookups")(
-        asked.sum("result"),
-        text="Hits and misses of JAX's compilation cache on disk, per graph interval. "
-        "No data: jax_compilation_cache_dir is not set.",
-        stacked="normal",
-    )
     yield timeseries(1310, "Persistent cache hit rate")(
         q.share(hits.sum("job"), asked.sum("job")).least(q.FEW),
         text="Hit rate by service. If low after a deployment that did not change the "
@@ -273,27 +225,16 @@ def debug(slos: Slos) -> Iterator[Panel]:
         "end, `/-/ready` of the process says how far it is.",
         alerts=("JaxmonWarmupFailed",),
     )
-    yield timeseries(1313, "Signatures warmed up")(
-        events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS).sum("result"),
-        text="Signatures that `jaxmon.warmup` tried, per graph interval. Those that "
-        "failed are in the log of the process, with a reason: export the signatures "
-        "again.",
-        stacked="normal",
-        alerts=("JaxmonWarmupFailed",),
-    )
 
 
-@row(24, "Programs and persistent cache", lines=(1, 1, 4), collapsed=True)
+@row(24, "Programs and persistent cache", lines=(1, 2), collapsed=True)
 def programs() -> Iterator[Panel]:
     """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
-    written, failed, saved = (
+    written, failed = (
         counted.within(RATE_INTERVAL, *q.PROCESS)
-        for counted in (events.CACHE_WRITES, events.CACHE_ERRORS, events.CACHE_SAVED)
+        for counted in (events.CACHE_WRITES, events.CACHE_ERRORS)
     )
-    size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
-    ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
-    of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function").topk(50)
@@ -319,33 +260,13 @@ def programs() -> Iterator[Panel]:
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",
     )
-    yield table(2406, "Ranks")(
-        Target(ranks, "Rank"),
-        Target(of.and_(ranks), "Of"),
-        text="Index of each process in its JAX cluster, and the total: maps a rank in "
-        "a log or trace to a host. At most the first 100.",
-        height=6,
-        sort="Of",
-    )
     yield timeseries(2402, "Persistent cache obstacles")(
         obstacles.sum("job", "reason").worst(q.FEW),
         text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
-        width=8,
     )
     yield timeseries(2403, "Persistent cache writes and errors")(
         Target(written.sum(*q.BY_PROCESS).worst(q.FEW), "written"),
         Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), "failed"),
         text="Entries written, and failed reads and writes, per graph interval; JAX "
         "only warns about failures.",
-        width=8,
-    )
-    yield timeseries(2404, "Compile time saved by the cache")(
-        saved.sum("job").worst(q.FEW),
-        text="Compile time saved by cache hits per graph interval, as estimated by JAX "
-        "in whole seconds.",
-    )
-    yield timeseries(2405, "Size of the persistent cache")(
-        size.max("job", "instance").worst(q.FEW),
-        text="Cache size as seen by each process; hosts that share a directory should "
-        "agree.",
     )

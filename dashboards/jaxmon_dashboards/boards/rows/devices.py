@@ -38,7 +38,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Accelerators that the selected services use or their sidecars read.",
     )
     yield stat(3702, "Lost")(
-        q.or_zero(up.equals(0).count()),
+        q.or_zero(up.equals(0).count(), up),
         text="Accelerators that do not respond to their driver. Work on them fails or "
         "hangs; see Accelerators up for which.",
         thresholds=q.above(1),
@@ -49,7 +49,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "paid for, and idle.",
     )
     yield stat(3704, "Idle now")(
-        q.or_zero((busy < slos.limits.accelerator_idle).count()).and_(up.count()),
+        q.or_zero((busy < slos.limits.accelerator_idle).count(), busy),
         text="Accelerators that are hardly used at the moment. Sort Load by "
         "accelerator for which.",
     )
@@ -148,12 +148,11 @@ def _bandwidth() -> Expr:
     return gpus.or_(gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST))
 
 
-@row(25, "TPUs", lines=(3, 2, 1, 3, 3), collapsed=True)
+@row(25, "TPUs", lines=(3, 1, 3), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return load, times, and the position of each core."""
     by_core = ("job", "instance", "uuid", "core")
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
-    transfers = histogram(catalog.TPU_TRANSFER_SECONDS, *q.HOST)
     waiting = gauge(catalog.TPU_CORE_QUEUED_PROGRAMS, *q.HOST).max(*by_core).topk(50)
 
     def core(
@@ -168,11 +167,6 @@ def debug() -> Iterator[Panel]:
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
     )
-    yield timeseries(2502, "TPU queued programs")(
-        gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
-        text="Programs dispatched but not finished, by core. Always 0: the host is the "
-        "bottleneck. Growing: the chip is.",
-    )
     yield states(2503, "TPU runtimes up")(
         gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
         text="Whether each process's runtime responds; none does while no program uses "
@@ -185,11 +179,6 @@ def debug() -> Iterator[Panel]:
         Target(q.defined(executions.quantile(0.95, *by_core)).worst(10), "95 %"),
         text="Execution time on the slowest cores, as measured by the runtime.",
     )
-    yield timeseries(2505, "Transfers between TPU slices")(
-        Target(q.defined(transfers.quantile(0.95, "direction")), "95 %"),
-        text="Time of inter-slice (DCN) transfers, including their host transfers.",
-        no_value="Single slice",
-    )
     yield table(2506, "TPU core position")(
         core(catalog.TPU_CORE_PROGRAM_ID, "Program"),
         core(catalog.TPU_CORE_RUN_ID, "Run"),
@@ -200,23 +189,6 @@ def debug() -> Iterator[Panel]:
         text="Run, program counter and queued programs of the 50 cores with most "
         "queued. No progress with programs queued means a hang; see the sidecar's log.",
         sort="Waiting",
-    )
-    yield timeseries(2507, "TPU memory bandwidth in use")(
-        gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST).worst(q.FEW),
-        text="Fraction of each chip's peak memory bandwidth. Near 80 % the program is "
-        "memory-bound.",
-        no_value="No TPUs",
-    )
-    collectives = q.defined(
-        histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
-            0.95, "job", "instance"
-        )
-    )
-    yield timeseries(2508, "Collectives between TPU slices")(
-        Target(collectives.worst(q.FEW), "{{instance}} 95 %"),
-        text="End-to-end collective time. One host above the others delays all of "
-        "them.",
-        no_value="Single slice",
     )
     sent = (
         counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST).rate().sum("job", "instance")
@@ -245,12 +217,4 @@ def debug() -> Iterator[Panel]:
         maximum=10,
         thresholds=q.above(1, 5),
         no_value="Not reported by this libtpu",
-    )
-    errors = q.per_minute(
-        counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST).rate().sum("job", "instance")
-    )
-    yield timeseries(2512, "Errors between TPU slices")(
-        Target(errors.worst(q.FEW), "{{instance}}"),
-        text="Inter-slice communication errors per minute.",
-        no_value="Single slice",
     )

@@ -12,27 +12,20 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
-@row(6, "Errors and restarts", lines=(3,))
+@row(6, "Errors and restarts", lines=(2,))
 def oncall() -> Iterator[Panel]:
     """Return error and restart panels."""
     errors = services.ERRORS(q.JOB)
-    yield timeseries(501, "Errors by kind")(
-        errors.sum("kind"),
-        text="Exceptions raised by jitted calls within five minutes. oom: see device "
-        "memory; nan and invalid_argument: see the input; internal: see the driver.",
-        no_value="No errors",
-        stacked="normal",
-        alerts=("JaxmonOutOfMemory",),
-    )
     yield timeseries(502, "Errors by function")(
-        errors.sum("function").worst(10),
-        text="The ten functions with the most errors within five minutes.",
+        errors.worst(10),
+        text="The ten functions with the most errors within five minutes, by kind.",
         no_value="No errors",
     )
     yield timeseries(503, "Process restarts")(
-        hosts.RESTARTS(q.JOB).sum("job", "instance").worst(q.FEW),
+        hosts.RESTARTS(q.JOB).worst(q.FEW),
         text="Process restarts per slot within ten minutes, on the 20 hosts with the "
         "most. Several mean a crash loop; see the log.",
+        alerts=("JaxmonCrashLoop",),
         no_value="None",
     )
 

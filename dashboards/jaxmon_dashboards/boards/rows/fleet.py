@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
@@ -13,7 +12,7 @@ from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import compiles, errors, memory, monitoring
+from jaxmon_dashboards.boards.rows import errors, monitoring
 from jaxmon_dashboards.boards.rows import services as of_services
 
 
@@ -22,7 +21,7 @@ _ONE_HOST = q.opening("instance", "Debug this host", "debug", "job")
 _ROWS = 25
 
 
-@row(40, "Fleet", lines=(8, 1))
+@row(40, "Fleet", lines=(6, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the size and state of the fleet, and one line for each service."""
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS)
@@ -40,25 +39,18 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(4003, "Processes")(
         agents.max(*q.BY_PROCESS).count(),
         text="JAX processes with an agent.",
-        no_value="None",
     )
     yield stat(4004, "New processes")(
-        q.or_zero((age < durations.seconds(slos.limits.deploy_window)).count()),
+        q.or_zero((age < durations.seconds(slos.limits.deploy_window)).count(), age),
         text="Processes that started within the deploy window: a deployment if they "
         "belong to one service, a crash loop if they are always the same.",
     )
     yield current.panel("Targets down")
     yield stat(4005, "Crashes")(
-        q.or_zero(crashes.sum()),
+        q.or_zero(crashes.sum(), agents),
         text="Processes that ended without finishing in the selected time range.",
         thresholds=q.above(1),
     )
-    yield stat(4006, "JAX versions")(
-        agents.count("jax", "jaxlib").count(),
-        text="Different combinations of jax and jaxlib; see the table for which.",
-        no_value="None",
-    )
-    yield current.panel("Recompiles")
     none = hosts.count("job") * 0
     versions = agents.count("job", "jax", "jaxlib", "platform_version").count("job")
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
@@ -76,6 +68,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "recently. Diverging: functions whose latest program differs between "
         "processes. The name selects the service here.",
         cell_links=(q.opening("job", "Only this service, from here down", "fleet"),),
+        no_value="No services",
         sort="Processes",
     )
 
@@ -128,16 +121,16 @@ def down(slos: Slos) -> Iterator[Panel]:
                 *("job", "instance"),
             ),
         ),
+        no_value="No processes",
         sort="Memory",
     )
 
 
-@row(42, "Versions and programs", lines=(2, 1))
+@row(42, "Versions and programs", lines=(2,))
 def differences() -> Iterator[Panel]:
     """Return versions and programs that differ between processes of one service."""
     versions = monitoring.debug()
-    yield replace(versions.panel("Versions of JAX and its platform"), width=16)
-    yield versions.panel("Versions of jaxmon")
+    yield versions.panel("Versions of JAX and its platform")
     yield table(4201, "Functions with different programs")(
         Target(_diverging().topk(_ROWS), "Fingerprints", q.above(2)),
         text="Functions whose latest program is not the same in all processes of a "
@@ -150,7 +143,7 @@ def differences() -> Iterator[Panel]:
     )
 
 
-@row(43, "Starts and compiles", lines=(3, 4))
+@row(43, "Starts and compiles", lines=(4,))
 def starts(slos: Slos) -> Iterator[Panel]:
     """Return deployments, crash loops, and compiles that many do at once."""
     compiling = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).max(*q.BY_PROCESS) > 0
@@ -163,7 +156,6 @@ def starts(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     yield errors.oncall().panel("Process restarts")
-    yield monitoring.oncall().panel("Processes that crashed")
     yield timeseries(4302, "Processes compiling by service")(
         compiling.count("job").worst(10),
         text="Processes that compile at the same time. Many replicas at once compile "
@@ -171,33 +163,12 @@ def starts(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonThunderingCompilation",),
         no_value="None",
     )
-    yield timeseries(4303, "Compiles of all services")(
-        services.COMPILES(q.JOB).sum("outcome"),
-        text="Programs compiled, loaded from the persistent cache, or failed, within "
-        "five minutes. Debug has those of a host or function.",
-        stacked="normal",
-        alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
-    )
     yield timeseries(4304, "Lowest persistent cache hit rates")(
-        q.share(
-            services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-            services.LOOKUPS(q.JOB).sum("job"),
-        ).least(q.FEW),
+        services.LOOKUP_HITS(q.JOB).least(q.FEW),
         text="Hit rate within five minutes, of the 20 services with the lowest. If low "
         "after a deployment that did not change the model, the cache key differs, "
         "often because of a version or directory.",
     )
-    yield compiles.oncall(slos).panel("Oldest compile in progress")
-
-
-@row(46, "The worst of the fleet", lines=(4,))
-def worst(slos: Slos) -> Iterator[Panel]:
-    """Return the functions, devices and hosts that stand out."""
-    held = memory.oncall(slos)
-    yield errors.oncall().panel("Errors by function")
-    yield compiles.calls().panel("Slower than before")
-    yield held.panel("Device memory in use")
-    yield held.panel("Host memory available")
 
 
 def _diverging() -> Expr:

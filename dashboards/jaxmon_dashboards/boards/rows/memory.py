@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog, promql
+from jaxmon import catalog
 from jaxmon.promql import counter, eq, gauge
 from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
@@ -12,59 +12,33 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
-@row(7, "Memory", lines=(3, 2))
+@row(7, "Memory", lines=(2,))
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return how close memory is to its limits, and whether it grows."""
-    by = ("job", "instance")
-    full, held, arrays, resident = (
-        overview(q.JOB).max(*by).worst(q.FEW)
-        for overview in (
-            hosts.DEVICE_MEMORY,
-            hosts.LIVE_BYTES,
-            hosts.LIVE_ARRAYS,
-            hosts.RESIDENT,
-        )
-    )
     yield timeseries(601, "Device memory in use")(
-        full,
+        hosts.DEVICE_MEMORY(q.JOB).worst(q.FEW),
         text="Fraction of JAX's memory limit in use on the fullest device of each "
         "host, of the 20 fullest hosts. At the line the next allocation may fail. Not "
         "available on CPUs.",
         thresholds=q.above(slos.limits.device_memory),
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
-    yield timeseries(602, "Bytes of live arrays")(
-        held,
-        text="Live array bytes on one device, of the 20 hosts with the most. If it "
-        "only ever rises, something is keeping references.",
-        alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
-    )
-    yield timeseries(603, "Live arrays")(
-        arrays,
-        text="Number of live arrays on one device, of the 20 hosts with the most. "
-        "Steady in a program without leaks.",
-    )
     yield timeseries(604, "Resident memory of the largest process")(
-        resident,
+        hosts.RESIDENT(q.JOB).worst(q.FEW),
         text="Host memory of the largest process of the 20 hosts with the most. "
         "Unbounded growth: a leak, often of host arrays or compiled programs.",
         alerts=("JaxmonHostMemoryGrowth",),
     )
-    yield timeseries(605, "Host memory available")(
-        q.least_of_services(hosts.HOST_MEMORY, lambda series: series.min(*by)),
-        text="Available host memory as a fraction of total, on the 20 hosts with the "
-        "least. Near 0 the OOM killer kills the largest process.",
-    )
 
 
-@row(16, "Device memory", lines=(2, 2, 3))
+@row(16, "Device memory", lines=(3, 3))
 def debug() -> Iterator[Panel]:
     """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device")
-    used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE)
-    memory = gauge(catalog.DEVICE_MEMORY_BYTES, *q.DEVICE).sum(*by, "kind")
-    arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE).sum(*by)
-    size = promql.ratio(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), arrays)
+    used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.PROCESS)
+    memory = gauge(catalog.DEVICE_MEMORY_BYTES, *q.PROCESS).sum(*by, "kind")
+    arrays = gauge(catalog.LIVE_ARRAYS, *q.PROCESS).sum(*by)
+    held = gauge(catalog.LIVE_ARRAY_BYTES, *q.PROCESS).sum(*by, "dtype")
     info = ("job", "platform", "device_kind")
     yield timeseries(1601, "Device memory by kind")(
         memory.and_(used.over_range("max").sum(*by).topk(10), *by),
@@ -73,17 +47,17 @@ def debug() -> Iterator[Panel]:
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
     yield timeseries(1602, "Allocations")(
-        counter(catalog.DEVICE_ALLOCATIONS, *q.DEVICE).rate().sum(*by).worst(q.FEW),
+        counter(catalog.DEVICE_ALLOCATIONS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
         text="Allocations per second, of the 20 devices with most. Steady in a warm "
         "loop.",
     )
     yield timeseries(1606, "Live bytes by dtype")(
-        (gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by, "dtype") > 0).worst(q.FEW),
+        (held > 0).worst(q.FEW),
         text="Live array bytes per device, by dtype, the 20 largest. float64 in a "
         "float32 program: something is being promoted.",
     )
     yield timeseries(1607, "Suspected leak")(
-        gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by).worst(q.FEW),
+        gauge(catalog.LEAK_GROWTH_BYTES, *q.PROCESS).max(*by).worst(q.FEW),
         text="Steady growth by source line within the agent's window, on the 20 "
         "devices with the most. If above 0, the agent's event names the lines.",
         alerts=("JaxmonMemoryLeak",),
@@ -93,13 +67,8 @@ def debug() -> Iterator[Panel]:
         text="Live arrays of the 20 devices with the most. A steady slope is a leak: "
         "stored results, closures or exceptions.",
     )
-    yield timeseries(1604, "Mean size of a live array")(
-        size.of_unit("bytes").least(q.FEW),
-        text="Of the 20 devices with the smallest. Falls as small arrays accumulate: "
-        "scalars never read back, metrics kept on the device.",
-    )
     yield table(1605, "Devices")(
-        Target(gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info), "Devices"),
+        Target(gauge(catalog.DEVICE_INFO, *q.PROCESS).count(*info), "Devices"),
         text="The devices JAX uses. If it shows cpu where a GPU or TPU is expected, "
         "the plugin did not load.",
         labels=info,

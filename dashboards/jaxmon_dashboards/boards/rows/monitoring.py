@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import hosts, services
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
@@ -27,48 +27,34 @@ _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
 _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 
-@row(9, "Monitoring health", lines=(3, 4), collapsed=True)
+@row(9, "Monitoring health", lines=(3, 2), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
-    by = ("job", "collector")
     died, crashed = (
-        overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
-        for overview in (hosts.DIED, hosts.CRASHES)
+        overview(q.JOB).worst(q.FEW) for overview in (hosts.DIED, hosts.CRASHES)
     )
     yield states(801, "Targets that were down")(
-        up().equals(0).and_(q.down(ever=True).bottomk(q.FEW)),
+        up().equals(0).and_(q.down().bottomk(q.FEW)),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
         alerts=("JaxmonTargetDown", "JaxmonWatchdog"),
         no_value="None",
     )
     yield timeseries(802, "Collectors")(
-        hosts.COLLECTORS(q.JOB).min(*by).least(q.FEW),
+        hosts.COLLECTORS(q.JOB).least(q.FEW),
         text="Fraction of sidecars on which the last poll of a collector succeeded, of "
         "the 20 worst. nvml is down on hosts without an NVIDIA driver, which is "
         "normal.",
         alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(803, "Age of collected data")(
-        hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW),
+        hosts.COLLECTOR_AGE(q.JOB).worst(q.FEW),
         text="Age of the oldest data that a sidecar serves, of the 20 worst. Grows "
         "when a driver or an agent hangs.",
         alerts=("JaxmonMonitoringDegraded",),
     )
-    yield states(804, "Hooks")(
-        hosts.HOOKS(q.JOB).min("hook"),
-        text="Whether each agent hook is active, in every process. The metrics of an "
-        "inactive hook are missing.",
-        mappings=_HOOKS,
-        alerts=("JaxmonMonitoringDegraded",),
-    )
-    yield timeseries(805, "Internal errors")(
-        hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW),
-        text="Contained failures of jaxmon's own code. Please report them.",
-        no_value="None",
-    )
     yield states(806, "Hosts with silent agents")(
-        hosts.AGENT_UP(q.JOB).min("job", "instance").equals(0).least(q.FEW),
+        hosts.AGENT_UP(q.JOB).equals(0).least(q.FEW),
         text="Hosts on which a process does not respond, and when: it was killed or "
         "hangs; the alert says which.",
         mappings=q.UP,
@@ -85,7 +71,7 @@ def oncall() -> Iterator[Panel]:
     )
 
 
-@row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
+@row(20, "jaxmon and versions", lines=(4, 3, 2), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
@@ -97,11 +83,6 @@ def debug() -> Iterator[Panel]:
         no_value="None",
         mappings=_HOOKS,
         alerts=("JaxmonMonitoringDegraded",),
-    )
-    yield timeseries(2002, "Scrape duration")(
-        q.defined(hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)).worst(q.FEW),
-        text="p95 scrape rendering time within five minutes, of the 20 slowest agents "
-        "and sidecars.",
     )
     yield timeseries(2003, "Label overflow")(
         q.per_minute(counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")),
@@ -116,15 +97,7 @@ def debug() -> Iterator[Panel]:
         text="Contained failures of jaxmon's own code, by process and site.",
         no_value="None",
     )
-    exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
-    spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
-    yield timeseries(2012, "Exports by OTLP")(
-        q.per_minute(exports.rate().sum("signal", "outcome")),
-        text="Exports by OTLP per minute, of all processes that push.",
-        no_value="Nothing is pushed",
-        alerts=("JaxmonMonitoringDegraded",),
-    )
     yield timeseries(2013, "Failed exports by process")(
         (q.per_minute(unsent.rate().sum(*q.BY_PROCESS, "signal")) > 0).worst(q.FEW),
         text="Failed exports per minute. The next one has what a failed one of metrics "
@@ -132,25 +105,8 @@ def debug() -> Iterator[Panel]:
         no_value="None",
         alerts=("JaxmonMonitoringDegraded",),
     )
-    yield timeseries(2014, "Dropped spans by process")(
-        (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
-        text="Spans per minute that a receiver did not take, or that had no room while "
-        "it was slow.",
-        no_value="None",
-        alerts=("JaxmonMonitoringDegraded",),
-    )
     source = ("instance", "collector")
     errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
-    yield timeseries(2006, "Collection duration")(
-        q.host(catalog.COLLECTOR_DURATION_SECONDS).max(*source).worst(q.FEW),
-        text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
-        "shows here before it hangs.",
-    )
-    yield timeseries(2007, "Data age by collector")(
-        q.host(catalog.COLLECTOR_AGE_SECONDS).max(*source).worst(q.FEW),
-        text="Age of the oldest data that collectors serve.",
-        alerts=("JaxmonMonitoringDegraded",),
-    )
     yield timeseries(2008, "Collector errors by reason")(
         q.per_minute(errors).worst(q.FEW),
         text="Collector failures, over five minutes. The sidecar's log has the "
@@ -186,14 +142,15 @@ _HOST = ("job", "instance")
 @row(44, "Can the data be trusted?", lines=(8,))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
+    agents, ruled = gauge(catalog.AGENT_UP, *q.PROCESS), hosts.HOOKS(q.JOB)
     yield of_services.oncall(slos).panel("Targets down")
     yield stat(4401, "Agents silent")(
-        q.or_zero(gauge(catalog.AGENT_UP, *q.PROCESS).equals(0).count()),
+        q.or_zero(agents.equals(0).count(), agents),
         text="Slots whose process does not respond to its sidecar.",
         thresholds=q.above(1),
     )
     yield stat(4402, "Hooks inactive")(
-        q.or_zero(hosts.INACTIVE_HOOKS(*q.PROCESS).count()),
+        q.or_zero(hosts.INACTIVE_HOOKS(*q.PROCESS).count(), ruled),
         text="Hooks that could not attach or disabled themselves, in all processes. "
         "Their metrics are missing.",
         thresholds=q.above(1),
@@ -205,7 +162,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value="No sidecar",
     )
     yield stat(4404, "Own failures")(
-        q.or_zero(events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS).sum()),
+        q.or_zero(events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS).sum(), ruled),
         text="Contained failures of jaxmon's own code in the selected time range. "
         "Please report them.",
         thresholds=q.above(1),
@@ -225,7 +182,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(45, "What jaxmon costs", lines=(4,))
+@row(45, "What jaxmon costs", lines=(2,))
 def cost() -> Iterator[Panel]:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
@@ -238,17 +195,6 @@ def cost() -> Iterator[Panel]:
     yield timeseries(4502, "Memory of sidecars")(
         _of_sidecars(memory.max(*_HOST)).worst(10),
         text="Resident memory of the largest sidecars.",
-    )
-    yield timeseries(4503, "Processes with most functions")(
-        services.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS).worst(10),
-        text="Functions that a process reports. Most of its series are theirs; "
-        "`max_functions` bounds them.",
-    )
-    yield timeseries(4504, "Ended processes still served")(
-        gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST).worst(10),
-        text="Slots whose process has ended, and whose counts a sidecar serves for "
-        "five minutes, or until the next process adds to them.",
-        no_value="None ended recently",
     )
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import compiles, services, training
+from jaxmon_dashboards.boards.rows import compiles, services
 
 
-@row(19, "Processes and hosts", lines=(3, 2, 3, 3, 3))
+@row(19, "Processes", lines=(4, 3))
 def debug() -> Iterator[Panel]:
-    """Return CPU, memory, descriptors and collections, then container and host."""
+    """Return CPU, memory, descriptors and collections, then the container."""
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     collections = counter(catalog.PYTHON_GC_COLLECTIONS, *q.PROCESS).rate()
-    age = time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)
     yield timeseries(1901, "CPU by process")(
         cpu.worst(q.FEW),
         text="Of the 20 busiest processes; 100 % is one core. A training process at "
@@ -45,11 +44,6 @@ def debug() -> Iterator[Panel]:
         text="Python's collections per minute, by generation. Many of generation 2 in "
         "a hot loop cost milliseconds each.",
     )
-    yield timeseries(1905, "Age of processes")(
-        age.max(*q.BY_PROCESS).least(q.FEW),
-        text="Time since the 20 youngest processes started; a saw-tooth pattern is a "
-        "crash loop.",
-    )
     used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
@@ -73,30 +67,28 @@ def debug() -> Iterator[Panel]:
         "data-loader worker, whose loss hangs the loop.",
         no_value="None",
     )
+
+
+@row(61, "Hosts", lines=(3, 2))
+def hosts() -> Iterator[Panel]:
+    """Return CPU, memory, pressure, network and disks of hosts."""
     by = ("job", "instance")
     waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
     received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
     cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
-    load = promql.ratio(
-        q.host(catalog.HOST_LOAD_1M).sum(*by), q.host(catalog.HOST_CPUS).sum(*by)
-    )
     yield timeseries(1906, "Host CPU by mode")(
         cpu,
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
         "to an overcommitted machine.",
+        no_value="No sidecar",
         unbounded=True,
         stacked="percent",
-    )
-    yield timeseries(1907, "Host load per CPU")(
-        load.of_unit("").worst(q.FEW),
-        text="Load per core of the 20 busiest hosts. Above 1, threads queue, and so "
-        "does the input pipeline.",
-        thresholds=q.above(1),
     )
     yield timeseries(1908, "Host memory available to programs")(
         q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by).least(q.FEW),
         text="Memory available without swapping, on the 20 hosts with least.",
+        no_value="No sidecar",
     )
     yield timeseries(1912, "Host pressure")(
         waited.max(*by, "resource").worst(q.FEW),
@@ -137,12 +129,13 @@ def glance(slos: Slos) -> Iterator[Panel]:
         _counted().sum(), text="Finished requests per second of all selected services."
     )
     yield current.panel("Request errors")
-    yield current.panel("Warm p95")
+    yield current.panel("p95 now")
     yield stat(3302, "Cold requests")(
-        q.share(_counted(ne("start", "warm")).sum(), _counted().sum()),
-        text="Fraction of requests that waited for a compile, cold or delayed. "
-        "Expected for a few minutes after a deployment.",
+        q.cold(slos).max(),
+        text="Fraction of requests of the worst route that waited for a compile, cold "
+        "or delayed. Expected for a few minutes after a deployment.",
         thresholds=q.budget(slos, "cold-start"),
+        no_value="None",
     )
     yield stat(3303, "In progress")(
         in_progress.sum(),
@@ -162,14 +155,13 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Processes that have served a request.",
         no_value="None",
     )
-    warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
-    p50, p95, p99 = (q.defined(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (q.latency_of(part, *_BY) for part in (0.5, 0.95, 0.99))
     yield table(3307, "Routes")(
         Target(_counted().sum(*_BY), "Requests"),
         Target(
-            q.share(q.failed(*_BY), q.served(*_BY)),
+            q.failing(slos).max(*_BY),
             "Errors",
             q.budget(slos, "request-error"),
         ),
@@ -177,7 +169,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(p95, "p95", q.latency(slos, "warm-latency")),
         Target(p99, "p99"),
         Target(
-            q.share(_counted(ne("start", "warm")).sum(*_BY), _counted().sum(*_BY)),
+            q.cold(slos).max(*_BY),
             "Cold",
             q.budget(slos, "cold-start"),
         ),
@@ -186,8 +178,8 @@ def glance(slos: Slos) -> Iterator[Panel]:
         ),
         Target(oldest, "Oldest", hang),
         Target(q.defined(fill.mean(*_BY)), "Batch fill"),
-        text="One line per route, coloured by its objectives. Quantiles are of warm "
-        "requests. The name selects the service.",
+        text="One line per route, coloured by its objectives. Quantiles are of all "
+        "successful requests. The name selects the service.",
         height=7,
         cell_links=(q.opening("job", "Show only this service", "serving"),),
         no_value="No requests",
@@ -195,7 +187,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(34, "Compile stalls", lines=(3, 3))
+@row(34, "Compile stalls", lines=(4,))
 def stalls(slos: Slos) -> Iterator[Panel]:
     """Return what compiles cost those who wait for them."""
     seconds = histogram(
@@ -209,19 +201,9 @@ def stalls(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonColdStartBudgetBurn",),
         no_value="None",
     )
-    yield current.panel("Compiles in progress")
     yield current.panel("Oldest compile in progress")
-    yield current.panel("Time spent compiling")
     yield compiles.debug(slos).panel("Persistent cache hit rate")
     yield current.panel("Recompiles by cause")
-
-
-@row(35, "Tokens and items", lines=(2,))
-def throughput(slos: Slos) -> Iterator[Panel]:
-    """Return what a server that marks its loop makes, such as tokens."""
-    loops = training.oncall(slos)
-    yield loops.panel("Items per second")
-    yield loops.panel("Steps per second")
 
 
 @row(36, "Replicas", lines=(2, 2))
@@ -241,6 +223,7 @@ def replicas() -> Iterator[Panel]:
         q.defined(q.request_seconds("warm").mean(*q.BY_PROCESS)).worst(10),
         text="Mean latency of warm requests. One replica far above the others: its "
         "host, its device, or its neighbours.",
+        no_value="No warm requests",
     )
     yield timeseries(3603, "Replicas with most requests in progress")(
         gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS).worst(10),

@@ -8,7 +8,6 @@ from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import RATE_INTERVAL
 from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
-from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -19,7 +18,7 @@ from jaxmon_dashboards.boards.rows import compiles, monitoring, services
 _BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
 
 
-@row(32, "Ranks", lines=(3, 3, 3))
+@row(32, "Ranks", lines=(3, 3))
 def ranks(slos: Slos) -> Iterator[Panel]:
     """Return which rank holds up the others."""
     stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
@@ -52,6 +51,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonRankStuck",),
         no_value="No job with NCCL 2.24",
     )
+    yield monitoring.oncall().panel("Processes that crashed")
     yield timeseries(3201, "Step time against the median rank")(
         spread().worst(10),
         text="Step time of the slowest ranks as a multiple of the median of their "
@@ -66,21 +66,6 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         thresholds=q.above(slos.limits.straggler),
         alerts=("JaxmonStraggler",),
         no_value="No sampled calls",
-    )
-    yield timeseries(3203, "Ranks without a step for longest")(
-        step_age().max(*_RANK).worst(10),
-        text="Time since each of these ranks finished a step. If one is ahead of the "
-        "others, it hangs, and they wait for it.",
-        thresholds=q.above(slos.limits.stalled_after),
-        alerts=("JaxmonTrainingStalled",),
-    )
-    yield monitoring.oncall().panel("Processes that crashed")
-    yield compiles.oncall(slos).panel("Oldest compile in progress")
-    yield timeseries(3204, "Tensor cores busy by service")(
-        hosts.TENSOR_CORES_OF_JOBS(q.JOB).worst(10),
-        text="Fraction of cycles in which the tensor cores of the service's GPUs were "
-        "busy, recomputation and padding included.",
-        no_value="Not available",
     )
 
 
@@ -107,7 +92,7 @@ def _device_spread(slos: Slos) -> Expr:
 _NO_INSPECTOR = "No NCCL Inspector"
 
 
-@row(27, "Collectives", lines=(3,))
+@row(27, "Collectives", lines=(2,))
 def inspected() -> Iterator[Panel]:
     """Return how fast collectives are, and which process arrives last."""
     yield timeseries(2701, "Bus bandwidth of collectives")(
@@ -125,34 +110,21 @@ def inspected() -> Iterator[Panel]:
         "the ranks of each communicator.",
         no_value="None arrives late",
     )
-    yield timeseries(2703, "Collectives")(
-        overviews.RECORDED(q.JOB).worst(q.FEW),
-        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), "unrecorded"),
-        text="Collectives per second that NCCL Inspector recorded, and others that "
-        "were launched: small ones, and with NCCL before 2.30.3 all but the last of "
-        "each interval.",
-        no_value=_NO_INSPECTOR,
-    )
 
 
 _LOST = "data_wait|eager|gc|gil|blocked"
 
 
-@row(30, "Runs", lines=(8, 1))
+@row(30, "Runs", lines=(6, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all runs, and one line for each."""
     current = services.oncall(slos)
     limit = slos.limits
-    yield stat(3001, "Loops running")(
-        step_age().max(*_BY).count(),
-        text="Training loops that are running, each counted once for its service.",
-        no_value="None",
-    )
     yield current.panel("Oldest step")
     yield stat(3002, "Goodput")(
-        goodput(),
-        text="Fraction of the wall time of all runs that is spent in steps, rather "
-        "than waiting for data, compiling, saving or evaluating.",
+        overviews.GOODPUT(q.JOB).min(),
+        text="Fraction of the marked time of the worst service that is spent in steps, "
+        "rather than waiting for data, compiling, saving or evaluating.",
     )
     yield stat(3003, "Slowest rank")(
         spread().max(),
@@ -161,8 +133,8 @@ def glance(slos: Slos) -> Iterator[Panel]:
         thresholds=q.above(slos.limits.straggler),
     )
     yield stat(3004, "Data wait")(
-        data_wait("job").max(),
-        text="Fraction of step time that the worst service waits for data. The "
+        overviews.DATA_WAIT(q.JOB).max(),
+        text="Fraction of step time that the worst loop waits for data. The "
         "accelerators idle meanwhile.",
         thresholds=q.above(limit.data_wait),
     )
@@ -180,7 +152,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "that stays NaN has lost the run from there on.",
         thresholds=q.above(limit.nonfinite_values),
     )
-    yield current.panel("Recompiles")
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     yield table(3007, "Loops")(
         Target(step_age().count(*_BY), "Ranks"),
@@ -188,18 +159,19 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(q.defined(steps.mean(*_BY)), "Step time"),
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
         Target(spread().max(*_BY), "Slowest rank", q.above(slos.limits.straggler)),
-        Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
+        Target(overviews.DATA_WAIT(q.JOB), "Data wait", q.above(slos.limits.data_wait)),
         Target(counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY), "Items"),
         Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "
         "rank as a multiple of the median. The name selects the service.",
         height=6,
         cell_links=(q.opening("job", "Show only this service", "training"),),
+        no_value="No loops",
         sort="Last step",
     )
 
 
-@row(31, "Where the time of runs goes", lines=(4, 3, 3))
+@row(31, "Where the time of runs goes", lines=(4, 3))
 def time() -> Iterator[Panel]:
     """Return what the time of the runs goes into."""
     saving = gauge(
@@ -221,7 +193,6 @@ def time() -> Iterator[Panel]:
         alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
     )
-    flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
     yield timeseries(3107, "Model FLOPs utilization")(
         overviews.MFU(q.JOB).least(10),
         text="FLOPs of matrix products and convolutions that the model needs, as a "
@@ -230,20 +201,14 @@ def time() -> Iterator[Panel]:
         "of unknown FLOPs are left out.",
         no_value="No known peak",
     )
-    yield timeseries(3108, "Achieved FLOP/s")(
-        overviews.FLOPS(q.JOB).worst(10),
-        text="Model FLOPs per second on all devices of each service.",
-        no_value="No products",
-    )
-    yield timeseries(3109, "Achieved FLOP/s by function")(
-        flops.sum("job", "function").of_unit("FLOPs per second").worst(10),
-        text="Model FLOPs per second of the functions with most. `jaxmon explain` says "
-        "what fraction of the peak each reaches while it executes, and why FLOPs of "
-        "others are unknown.",
-        no_value="No products",
-    )
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
+    yield timeseries(3105, "Checkpoints that failed")(
+        events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS).sum(*by).worst(10),
+        text="Orbax saves and restores that began and did not succeed.",
+        alerts=("JaxmonCheckpointFailed",),
+        no_value="No checkpoint",
+    )
     yield timeseries(3104, "Time of a checkpoint")(
         q.defined(seconds).worst(10),
         text="Mean time of Orbax checkpoints: a save until it is committed, how long "
@@ -251,29 +216,3 @@ def time() -> Iterator[Panel]:
         "wait: saves are more frequent than storage allows.",
         no_value="No checkpoint",
     )
-    yield timeseries(3105, "Checkpoints that failed")(
-        events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS).sum(*by).worst(10),
-        text="Orbax saves and restores that began and did not succeed.",
-        alerts=("JaxmonCheckpointFailed",),
-        no_value="No checkpoint",
-    )
-    yield timeseries(3106, "Bytes of checkpoints")(
-        counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by).worst(10),
-        text="Array data that Orbax saves and restores, before compression.",
-        no_value="No checkpoint",
-    )
-
-
-def goodput(*by: str) -> Expr:
-    """Return the fraction of wall time that programs with a loop spend in steps."""
-    by_process = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
-    step = counter(catalog.TIME_SECONDS, eq("activity", "step"), *q.PROCESS)
-    whole = by_process.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS).sum(*by)
-    return q.share(step.rate().sum(*by), whole)
-
-
-def data_wait(*by: str) -> Expr:
-    """Return the fraction of step time spent waiting for data."""
-    waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
-    stepped = histogram(catalog.STEP_SECONDS, *q.PROCESS).sum.rate().sum(*by)
-    return q.share(waited, stepped)

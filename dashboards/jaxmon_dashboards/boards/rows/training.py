@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
+from jaxmon.facts.run import OUTSIDE
 from jaxmon.promql import (
     RATE_INTERVAL,
     Expr,
@@ -15,7 +15,6 @@ from jaxmon.promql import (
     eq,
     gauge,
     histogram,
-    ne,
     re,
 )
 from jaxmon_alerts.overviews import services as overviews
@@ -24,39 +23,26 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, heatmap, row, timeseries
 
 
-@row(4, "Training", lines=(3, 4, 3))
+@row(4, "Training", lines=(3, 3, 3))
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return the signals of a training job."""
-    by = ("job", "loop")
-    p95 = q.defined(
-        overviews.STEP_SECONDS(q.JOB).quantile(0.95, *by).of_unit("seconds")
-    )
     spent = overviews.ACTIVITY(q.JOB)
     # The legend has values, which of many processes are many seconds per second.
     activity = (spent.sum("activity") / call("scalar", spent.sum())).of_unit("ratio")
-    logged, saved = ("job", "name"), overviews.CHECKPOINT_AGE(q.JOB).min("job")
-    yield timeseries(301, "Steps per second")(
-        overviews.STEPS(q.JOB).sum(*by).least(q.FEW),
-        text="Steps completed per second, of the 20 slowest loops. A drop to 0 with "
-        "the process alive is a hang.",
-        alerts=("JaxmonTrainingStalled",),
-    )
     yield timeseries(302, "Step time")(
-        Target(
-            overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), "mean {{job}} {{loop}}"
-        ),
-        Target(p95.worst(q.FEW), "p95 {{job}} {{loop}}"),
-        text="From one step to the next, including data wait, of the 20 slowest loops. "
-        "p95 far above the mean: recompiles, checkpoints, or one slow host.",
+        overviews.STEP_MEAN(q.JOB).worst(q.FEW),
+        text="Mean time from one step to the next, including data wait, of the 20 "
+        "slowest loops. Loops, on Training, has p95: far above the mean are "
+        "recompiles, checkpoints, or one slow host.",
     )
     yield timeseries(303, "Data wait ratio")(
-        overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW),
+        overviews.DATA_WAIT(q.JOB).worst(q.FEW),
         text="Fraction of step time spent waiting for data, of the 20 loops with the "
         "most. Near 0 the devices are the bottleneck, near 1 the input pipeline.",
         alerts=("JaxmonTimeLost",),
     )
     yield timeseries(304, "Age of the last step")(
-        overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW),
+        overviews.STEP_AGE(q.JOB).worst(q.FEW),
         text="Time since the slowest process of a running loop finished a step, of the "
         "20 worst. The line is the alert threshold.",
         thresholds=q.above(slos.limits.stalled_after),
@@ -69,7 +55,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         stacked="percent",
     )
     yield timeseries(310, "Age of the last checkpoint")(
-        saved.worst(q.FEW),
+        overviews.CHECKPOINT_AGE(q.JOB).worst(q.FEW),
         text="Time since the activity `checkpoint` last ended in any process, of the "
         "20 worst services: the work that a failure would cost.",
         thresholds=q.above(slos.limits.checkpoint_age),
@@ -77,19 +63,25 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No checkpoint",
     )
     yield timeseries(306, "Items per second")(
-        overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
+        overviews.ITEMS(q.JOB).worst(q.FEW),
         text="Tokens, images or sequences processed per second, the 20 largest: the "
         "effective throughput.",
     )
     yield timeseries(307, "Logged values")(
-        overviews.VALUE(q.JOB).avg(*logged).worst(q.FEW),
+        overviews.VALUE(q.JOB).worst(q.FEW),
         text="What the program passes to `jaxmon.log_values`, such as its loss: the "
         "mean of all processes, the 20 largest.",
         no_value="Nothing logged",
     )
+    yield timeseries(309, "Spikes of logged values")(
+        overviews.SPIKES(q.JOB).worst(q.FEW),
+        text="Logged values far above those before them, within five minutes. Of a "
+        "loss: look at that batch, and clip gradients.",
+        no_value="Nothing logged",
+    )
     yield timeseries(308, "Non-finite values")(
         *(
-            Target(series(q.JOB).max(*logged).worst(q.FEW), what)
+            Target(series(q.JOB).worst(q.FEW), what)
             for series, what in (
                 (overviews.NONFINITE, "outputs"),
                 (overviews.NONFINITE_RUN, "logged"),
@@ -100,15 +92,9 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "loss scaling; otherwise the run is lost from there on.",
         alerts=("JaxmonNonFinite",),
     )
-    yield timeseries(309, "Spikes of logged values")(
-        overviews.SPIKES(q.JOB).sum(*logged).worst(q.FEW),
-        text="Logged values far above those before them, within five minutes. Of a "
-        "loss: look at that batch, and clip gradients.",
-        no_value="Nothing logged",
-    )
 
 
-@row(15, "Steps", lines=(3,))
+@row(15, "Steps", lines=(2,))
 def debug() -> Iterator[Panel]:
     """Return how step time is distributed, over time and over processes."""
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
@@ -124,10 +110,6 @@ def debug() -> Iterator[Panel]:
         "the slowest; if times differ without collectives, check the slow host.",
         alerts=("JaxmonStraggler",),
     )
-    yield timeseries(1503, "Data wait by process")(
-        counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
-        text="Fraction of time that the 20 slowest wait for their next batch.",
-    )
 
 
 _BY = ("job", "run")
@@ -135,14 +117,15 @@ _NONE = "No run with a record"
 _IN_LOOP = [activity for activity in catalog.RUN_ACTIVITIES if activity not in OUTSIDE]
 
 
-@row(39, "Goodput across restarts", lines=(3, 3, 2))
+@row(39, "Goodput across restarts", lines=(4, 3))
 def across_restarts(slos: Slos) -> Iterator[Panel]:
     """Return what the wall time of runs went into, and how often they restarted."""
     limit = slos.limits
     interrupted = _latest(catalog.RUN_INTERRUPTIONS, *_BY, "ending")
-    up = _latest(catalog.RUN_SECONDS, *_BY, "activity", only=ne("activity", "waiting"))
     resumed = _latest(catalog.RUN_RESUME_SECONDS, *_BY)
-    every, best = _between_saves(up.sum(*_BY))
+    saves, inside = _latest(catalog.RUN_SAVES, *_BY), "|".join(_IN_LOOP)
+    looping = re("activity", inside)
+    in_loop = _latest(catalog.RUN_SECONDS, *_BY, "activity", only=looping)
     after = resumed / (_latest(catalog.RUN_RESUMES, *_BY) > 0)
     yield timeseries(3901, "Goodput since the first attempt")(
         _goodput().least(10),
@@ -169,18 +152,10 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
         no_value=_NONE,
     )
-    yield timeseries(3904, "Time between interruptions")(
-        (up.sum(*_BY) / (interrupted.sum(*_BY) > 0)).of_unit("seconds").least(10),
-        text="Wall time of a run by interruption, without waiting, of the 10 shortest.",
-        no_value="No interruption",
-    )
     yield timeseries(3908, "Time between saves")(
-        Target(every.of_unit("seconds").worst(10), "now"),
-        Target(best.of_unit("seconds").worst(10), "loses least"),
-        text="Time in the loop for each checkpoint, of the 10 longest, and what would "
-        "lose least to saves and failures: the root of twice the time of a save times "
-        "the time between failures (Young's formula), known after two failures that "
-        "were no orderly exit.",
+        (in_loop.sum(*_BY) / (saves > 0)).of_unit("seconds").worst(10),
+        text="Time in the loop for each checkpoint, of the 10 longest. `jaxmon job "
+        "goodput` says what would lose least to saves and failures.",
         no_value="No run is known to save",
     )
     yield timeseries(3906, "Steps done again")(
@@ -203,20 +178,6 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonRunNoProgress",),
         no_value=_NONE,
     )
-
-
-def _between_saves(up: Expr) -> tuple[Expr, Expr]:
-    """Return the time between the saves of each run, and what would lose least."""
-    saving = _latest(catalog.RUN_SECONDS, *_BY, only=eq("activity", CHECKPOINT))
-    failed = _latest(
-        catalog.RUN_INTERRUPTIONS, *_BY, "ending", only=ne("ending", STOPPED)
-    )
-    saves = _latest(catalog.RUN_SAVES, *_BY) > 0
-    between = up / (failed.sum(*_BY) >= FEWEST_FAILURES)
-    # Saves that take longer than that are not what the formula is about.
-    return _latest(
-        catalog.RUN_SECONDS, *_BY, "activity", only=re("activity", "|".join(_IN_LOOP))
-    ).sum(*_BY) / saves, call("sqrt", (saving / saves > 0) * 2 * between) < between
 
 
 def _goodput() -> Expr:
