@@ -254,7 +254,7 @@ def complaint(found: Mapping[str, Any]) -> list[str]:
 
 def guide() -> str:
     """Return the same rows for a terminal, with the runbooks."""
-    parts = [WARNING, "# By symptom"]
+    parts = ["# By symptom"]
     for found in COMPLAINTS:
         commands = "\n".join(f"    {command}" for command in found["commands"])
         items = []

@@ -30,8 +30,9 @@ def test_every_command_prints_what_the_document_shows(name, tmp_path, run_dir):
     Commands run in one shell; only ports differ, and all is installed already. A
     command below which nothing stands prints nothing.
     """
-    require_program("prometheus")
     text = (ROOT / f"{name}.md").read_text()
+    if "$ prometheus" in text:
+        require_program("prometheus")
     ports = {port: str(free_port()) for port in PORTS}
     text = re.sub("|".join(PORTS), lambda found: ports[found[0]], text)
     for file, content in files(text).items():
