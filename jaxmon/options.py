@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     attempt: int | None
     run_state: str | PathLike[str] | None
     run_interval: float
+    release: str
     history: bool
     transfers: bool
     nonfinite: bool

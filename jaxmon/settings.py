@@ -232,6 +232,9 @@ class Settings:
             directory of the host, if `run` is set.
         run_interval: Seconds between two writes of that record: what a kill costs of it
             at most.
+        release: Release of the program, such as the tag of its image, by which boards
+            compare its processes; by default, `service.version` of
+            `OTEL_RESOURCE_ATTRIBUTES`.
         history: Keep what sampled programs take in the run directory, to compare the
             next run of the same command with it.
         transfers: Observe transfers between host and device.
@@ -318,6 +321,7 @@ class Settings:
     )
     run_state: str | None = setting(default=None)
     run_interval: float = setting(default=10.0, give="seconds", within=(0.1, 3600))
+    release: str = setting(default="", give="a name")
     history: bool = setting(default=True)
     transfers: bool = setting(default=True)
     nonfinite: bool = setting(default=True)

@@ -103,7 +103,6 @@ def meanings(of: type[Fact]) -> dict[str, str]:
 
 def section(of: type[Fact]) -> str:
     """Return the table of a record."""
-    text = inspect.cleandoc(of.__doc__ or "").partition("\n\n")[0]
     hints, meaning = get_type_hints(of), meanings(of)
     rows = [
         (
@@ -115,7 +114,17 @@ def section(of: type[Fact]) -> str:
         if name not in ADDED
     ]
     head = ("Key", "Value", "Meaning")
-    return page(f"## {of.__name__}", " ".join(text.split()), table(head, rows))
+    return page(f"## {of.__name__}", *texts(of), table(head, rows))
+
+
+def texts(of: type[Fact]) -> Iterator[str]:
+    """Yield the paragraphs on a record, and those on the records that it extends."""
+    bases = [each for each in of.__mro__ if issubclass(each, Fact) and each is not Fact]
+    for each in bases:
+        text, _, _ = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+        for paragraph in text.strip().split("\n\n"):
+            plain = " ".join(paragraph.replace("``", "`").split())
+            yield plain.replace("`None`", "null")
 
 
 def written() -> str:

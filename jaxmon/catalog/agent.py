@@ -279,8 +279,8 @@ _identity_of_both = Sheet("Identity", BOTH)
 
 BUILD_INFO = _identity_of_both.info("Version of jaxmon.", "version")
 RUNTIME_INFO = _identity.info(
-    "Versions of JAX, its libraries and its platform.",
-    "jax jaxlib python platform platform_version",
+    "Release of the program, and versions of JAX, its libraries and its platform.",
+    "release jax jaxlib python platform platform_version",
 )
 DEVICE_INFO = _identity.info(
     "Local devices of this process; uuid and pci_bus_id join accelerator metrics.",

@@ -8,6 +8,7 @@ import difflib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,10 @@ _SECONDS = 60.0
 _MOST_VALUES = 5
 
 _FORM = option(
-    click.Choice(["prometheus", "prometheusrule", "mimir"]),
+    click.Choice(["prometheus", "prometheusrule", "alertmanagerconfig", "mimir"]),
     "--format",
-    meaning="Write rule files, one PrometheusRule resource, or one namespace for the "
-    "ruler of Mimir.",
+    meaning="Write rule files; PrometheusRule resources, or these with an "
+    "AlertmanagerConfig; or one namespace for the ruler of Mimir.",
     default="prometheus",
 )
 _TIME_SCALE = option(
@@ -121,7 +122,8 @@ def check(
     """
     Validate SLO_FILE and the rules generated from it.
 
-    Runs promtool and amtool as well where they are installed. Writes nothing.
+    Runs promtool and amtool as well where they are installed, and promql-parser on the
+    selectors of SLO_FILE. Writes nothing.
 
     Options:
         against: Compare with the files in this directory, or with the rules that the
@@ -142,6 +144,8 @@ def check(
     for tool in missing_tools():
         output.line(f"{tool} is not installed; skipping its checks", err=True)
     reports = list(problems(render(slos, options)))
+    if form != "prometheus":
+        render(slos, options, form=form)  # it may not hold what the site wants
     if against:
         reports += _differences(against, slos, options, form)
     text = "".join(reports) or f"{len(slos.slos)} SLOs: no problems"
@@ -272,8 +276,11 @@ def _differences(
 
 
 def missing_tools() -> list[str]:
-    """Return the programs that `problems` would run but that are not installed."""
-    return [tool for tool in ("promtool", "amtool") if shutil.which(tool) is None]
+    """Return what would check more, but is not installed."""
+    tools = [tool for tool in ("promtool", "amtool") if shutil.which(tool) is None]
+    if find_spec("promql_parser") is None:
+        tools.append("promql-parser (pip install 'jaxmon[alerts]')")
+    return tools
 
 
 def problems(files: Mapping[str, str]) -> Iterator[str]:

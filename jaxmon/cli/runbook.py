@@ -5,17 +5,31 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import AS_JSON, LABEL, argument, option, subcommand
+from jaxmon.cli.options import (
+    AS_JSON,
+    LABEL,
+    NEW_FILE,
+    argument,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
-HEADINGS = ("Meaning", "Impact", "Diagnosis", "Mitigation")
+if TYPE_CHECKING:
+    from jaxmon_alerts.slo import Slos
+
+HEADINGS = (
+    *("First", "Meaning", "Impact", "Diagnosis", "Mitigation"),
+    "Using this page",
+)
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
 """A link to the directory in a source tree, the files themselves in a wheel."""
@@ -72,6 +86,7 @@ def show(
     *,
     name: str = argument(),
     labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
+    slo_file: Path | None = option(NEW_FILE, "--slo"),
     as_json: bool = AS_JSON,
 ) -> None:
     """
@@ -82,6 +97,8 @@ def show(
 
     Options:
         labels: A label of the alert, for the queries; may be repeated.
+        slo_file: Your slo.yaml, if your services and processes have labels of their
+            own.
 
     Examples:
       jaxmon runbook show triage
@@ -94,8 +111,9 @@ def show(
         if title := found.get(spelling):
             if heir := FORMER_NAMES.get(title):
                 output.line(f"{title} is no alert any more; see {heir}:", err=True)
-            text = filled(read(heir or title), dict(labels))
-            document = {"name": heir or title, "text": text}
+            title = heir or title
+            text = _selecting(title, dict(labels), slo_file)
+            document = {"name": title, "text": text}
             output.result(document, text, as_json=as_json)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
@@ -109,11 +127,51 @@ def names() -> list[str]:
     return sorted(path.stem for path in DIRECTORY.glob(f"{_PREFIX}*.md"))
 
 
-def filled(text: str, labels: Mapping[str, str]) -> str:
+def _selecting(title: str, labels: dict[str, str], slo_file: Path | None) -> str:
+    """Return the runbook *title* with *labels*; `CommandError` if it has no such."""
+    text = read(title)
+    if not labels:
+        return filled(text, labels)
+    from jaxmon_alerts import slo
+
+    slos = slo.load(slo_file)
+    site = slos.site
+    allowed = {*site.labels_of_series, *_labels(title, slos)}
+    if unknown := [name for name in labels if name not in allowed]:
+        having = "alerts have" if title in GUIDES else f"{title} has"
+        msg = (
+            f"unknown label {unknown[0]!r}; {having} {', '.join(sorted(allowed))}; "
+            "slo.yaml has others of your services: --slo slo.yaml"
+        )
+        raise CommandError(msg)
+    found = filled(text, labels, site.service_labels, site.process_labels)
+    if unused := [name for name in labels if f"{name}=~" not in found]:
+        output.line(f"no query here selects by {', '.join(unused)}", err=True)
+    return found
+
+
+def _labels(title: str, slos: Slos) -> set[str]:
+    """Return the labels that alerts have: those called *title*, of a guide all."""
+    from jaxmon_alerts.rules import all_alerts
+
+    found = {"alertname", "severity", "job", "instance", *dict(slos.site.labels)}
+    for alert in all_alerts(slos):
+        if title in {*GUIDES, alert.name}:
+            found |= alert.kept
+    return found
+
+
+def filled(
+    text: str,
+    labels: Mapping[str, str],
+    service: Iterable[str] = (),
+    process: Iterable[str] = (),
+) -> str:
     """
     Return the runbook *text* with *labels* in its queries: they replace placeholders
-    such as ``$job``. A placeholder without a label matches everything; a namespace,
-    which queries have no placeholder for, is selected beside the cluster.
+    such as ``$job``. A placeholder without a label matches everything. Other labels of
+    a *service* are selected beside the cluster, those of a *process* beside the
+    instance.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -122,9 +180,14 @@ def filled(text: str, labels: Mapping[str, str]) -> str:
 
     def query(match: re.Match[str]) -> str:
         block = match[0]
-        if "namespace" in labels:
-            cluster = 'cluster=~"$cluster"'
-            block = block.replace(cluster, f'{cluster},namespace=~"$namespace"')
+        for beside, others in (("cluster", service), ("instance", process)):
+            usual = f'{beside}=~"${beside}"'
+            more = [
+                f'{name}=~"${name}"'
+                for name in others
+                if name in labels and name != beside
+            ]
+            block = block.replace(usual, ",".join((usual, *more)))
         return re.sub(_PLACEHOLDER, value, block)
 
     return re.sub(_QUERY, query, text)

@@ -183,3 +183,44 @@ def test_collectives_are_recorded_by_service_and_latecomers_by_process(tmp_path)
     ]
     groups = [one for one in shipped().recording if one["name"].endswith("-slow")]
     evaluate(tmp_path, groups, series, promql_expr_test=tests)
+
+
+def test_a_release_is_compared_with_the_one_beside_it(tmp_path):
+    """By the release that each process names: who fails, and who takes longer."""
+    kinds = {"v1": (("a", 3, 0, 0.1), ("b", 3, 0, 0.1)), "v2": (("c", 2, 1, 0.4),)}
+    series: dict[str, str] = {}
+    for release, replicas in kinds.items():
+        for host, good, bad, seconds in replicas:
+            own = f'job="web",instance="{host}",worker="0"'
+            info = f'jaxmon_runtime_info{{{own},release="{release}",jax="0.10.2"}}'
+            total = round((good + bad) * 60 * seconds, 6)
+            route = f'{own},route="/gen",outcome'
+            series |= {
+                info: "1x20",
+                f'jaxmon_requests_total{{{route}="success"}}': f"0+{good * 60}x20",
+                f'jaxmon_requests_total{{{route}="error"}}': f"0+{bad * 60}x20",
+                f'jaxmon_request_seconds_sum{{{route}="success"}}': f"0+{total}x20",
+            }
+    # It names none, and is only counted.
+    unnamed = 'job="web",instance="d",worker="0"'
+    series[f'jaxmon_runtime_info{{{unnamed},jax="0.10.2"}}'] = "1x20"
+    expected = {
+        "job:jaxmon_runtime_info:releases": (2, 1, 1),
+        "job:jaxmon_requests:served_by_release5m": (6, 3),
+        "job:jaxmon_requests:failing_by_release5m": (0, 0.333),
+        "job:jaxmon_request_seconds:mean_by_release5m": (0.1, 0.4),
+    }
+    names = ('release="v1", ', 'release="v2", ', "")
+    tests = [
+        {
+            "expr": f"round({name}, 0.001)",
+            "eval_time": "16m",
+            "exp_samples": [
+                {"labels": f'{{job="web", {of}jax="0.10.2"}}', "value": value}
+                for of, value in zip(names, values, strict=False)
+            ],
+        }
+        for name, values in expected.items()
+    ]
+    rules = [one for one in shipped().recording if one["name"] == "jaxmon-overviews"]
+    evaluate(tmp_path, rules, series, promql_expr_test=tests)

@@ -33,6 +33,7 @@ from tests.helpers.prometheus import Prometheus
 NAMES = runbook.names()
 PAGES = [*runbook.GUIDES, *NAMES]
 BIN = Path(sys.executable).parent
+SITE = ROOT / "tests/sites/inference.yaml"
 
 INTRODUCTION = """
 - `jaxmon runbook show {name} --label job=web --label cluster=eu`
@@ -40,7 +41,7 @@ INTRODUCTION = """
   `$instance`, with `.*` for a label that the alert lacks.
 - Commands run beside the process: `kubectl exec -n NAMESPACE POD -c jaxmon -- COMMAND`,
   `srun --jobid=ID --overlap -w NODE COMMAND`, or a shell on the host.
-  `jaxmon runbook show reach` says what they print.
+  `jaxmon runbook show reach` says what they need, and what they print.
 """
 
 # Commands that serve until they are stopped; their options are tried, no more.
@@ -166,8 +167,8 @@ def test_there_is_a_runbook_for_each_alert_and_no_other():
 
 
 @each({name: (name,) for name in NAMES})
-def test_a_runbook_has_four_parts(name):
-    """Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty."""
+def test_a_runbook_has_its_parts(name):
+    """What to do first comes first, how to use the page last, and no part is empty."""
     title, *parts = re.split(r"^## ", runbook.read(name), flags=re.MULTILINE)
     headings = [part.partition("\n")[0] for part in parts]
 
@@ -178,11 +179,65 @@ def test_a_runbook_has_four_parts(name):
 
 @each({name: (name,) for name in NAMES})
 def test_a_runbook_says_how_to_use_it(name):
-    """Each starts its diagnosis with the same words: filling in labels, a shell."""
-    _, _, diagnosis = runbook.read(name).partition("## Diagnosis\n")
-    introduction = " ".join(diagnosis.partition("\n1. ")[0].split())
+    """Each ends with the same words: filling in labels, a shell."""
+    _, _, end = runbook.read(name).partition("## Using this page\n")
 
-    assert introduction == " ".join(INTRODUCTION.format(name=name).split())
+    assert " ".join(end.split()) == " ".join(INTRODUCTION.format(name=name).split())
+
+
+@each({name: (name,) for name in NAMES})
+def test_what_to_do_first_is_short(name):
+    """A few points, which no other part repeats, of steps that there are."""
+    _, first, rest = re.split("## (?:First|Meaning)\n", runbook.read(name))
+    points = first.strip().removeprefix("- ").split("\n- ")
+    steps = [
+        step
+        for named in re.findall(r"\(?steps? [^,:)]+", first)
+        for step in re.findall(r"\d", named)
+    ]
+
+    assert 1 <= len(points) <= 3
+    assert len(first.split()) <= 60
+    assert not [point for point in points if point in rest]
+    assert all(f"\n{step}. " in rest for step in steps)
+
+
+def test_what_commands_need_is_listed():
+    """Each program that a page runs, and each command of jaxmon, is in the guide."""
+    table = runbook.read("reach").partition("## What the commands need")[2]
+    listed = {*re.findall(r"`([\w-]+)`", table.partition("\n## ")[0])}
+    used = {
+        words[words[0] == "jaxmon"]
+        for script in SCRIPTS
+        for line in script.splitlines()
+        if (words := line.split()) and re.fullmatch(r"[a-z-]+", words[0])
+    }
+    programs = r"`((?:py-spy|dmesg|nvidia-smi|dcgmi|lspci|kubectl|srun|sacct)\b)"
+    used |= {one for name in PAGES for one in re.findall(programs, runbook.read(name))}
+
+    # Those read what the line before has written.
+    assert used - {"tar", "head", "cat"} <= listed
+
+
+@each({name: (name,) for name in PAGES})
+def test_no_command_writes_beside_the_process(name):
+    """The root of the sidecar's container is read-only: output goes to the caller."""
+    for script in blocks(name, "sh"):
+        for line in map(str.strip, script.splitlines()):
+            if line.startswith("jaxmon ") and not line.startswith("jaxmon alerts "):
+                assert re.search(r"--out(?! -( |$))", line) is None, line
+
+
+def test_commands_for_another_shell_can_be_parsed():
+    """What is typed through kubectl, srun or ssh is a command with these options."""
+    lines = re.findall(
+        r"^ {4}\w.* (jaxmon [^>\n]+)", "\n".join(map(runbook.read, PAGES)), re.MULTILINE
+    )
+    for line in lines:
+        _, name, *rest = shlex.split(line)
+        load(name).make_context(name, rest)
+
+    assert len(lines) > 4
 
 
 @each({name: (name,) for name in PAGES})
@@ -361,6 +416,48 @@ def test_show_puts_labels_into_the_queries():
 
     assert result.exit_code == 0, result.output
     assert f"(worker:jaxmon_recompiles:delta{selected}[10m])" in result.output
+
+
+def test_labels_of_a_site_are_selected_too():
+    """Those of services stand beside the cluster, those of processes by instance."""
+    words = ["runbook", "show", "JaxmonGpuFault", f"--slo={SITE}", "--label=region=eu"]
+    words += ["--label=node=n1", "--label=instance=a:1", "--label=uuid=GPU-1"]
+    result = CliRunner().invoke(main, words)
+    selected = '{cluster=~".*",region=~"eu",instance=~"a:1",node=~"n1"}'
+
+    assert result.exit_code == 0, result.output
+    assert f"(jaxmon_accelerator_up{selected})" in result.stdout
+    # The alert has it, and the runbook shows all devices.
+    assert result.stderr == "no query here selects by uuid\n"
+
+
+@each({name: (name,) for name in PAGES})
+def test_labels_of_a_site_are_in_every_query(name):
+    """Wherever a page selects a cluster, it selects the site's other labels."""
+    labels = {"namespace": "x", "pod": "y"}
+    shown = runbook.filled(
+        runbook.read(name), labels, ("cluster", "namespace"), ("pod",)
+    )
+
+    for _, query in _BLOCK.findall(shown):
+        assert query.count('cluster=~".*"') == query.count('namespace=~"x"')
+        assert query.count("instance=~") == query.count('pod=~"y"')
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("clutser=eu", "JaxmonGpuFault"), ("region=eu", "triage"), ("loop=a", "GpuFault")],
+)
+def test_a_label_that_the_alert_lacks_is_refused(label, name):
+    """The error has the labels that there are, and where one's own come from."""
+    result = CliRunner().invoke(main, ["runbook", "show", name, f"--label={label}"])
+
+    assert result.exit_code == 1
+    unknown = label.partition("=")[0]
+    assert f"unknown label {unknown!r}; " in result.stderr
+    assert " alertname, " in result.stderr
+    assert "cluster, " in result.stderr
+    assert "--slo slo.yaml" in result.stderr
 
 
 def test_labels_with_odd_characters_are_valid(prometheus):

@@ -135,7 +135,7 @@ class Agent:
             gauge(catalog.PROCESS_START_TIME_SECONDS, self.started),
             gauge(catalog.COMPILES, 3, "train.step", "compiled"),
             gauge(catalog.RECOMPILES, 2, "train.step", "shape"),
-            gauge(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12", "cpu", ""),
+            gauge(catalog.RUNTIME_INFO, 1, "", "0.10.2", "0.10.2", "3.12", "cpu", ""),
             gauge(catalog.DEVICE_INFO, 1, "0", "cpu", "cpu", "0", "", ""),
             Family(
                 catalog.LIVE_ARRAYS,

@@ -43,6 +43,14 @@ MODELS: dict[Kind, tuple[str, str]] = {
         "cloudcoil.models.prometheus_operator.v1",
         "PodMonitor",
     ),
+    ("monitoring.coreos.com", "v1", "PrometheusRule"): (
+        "cloudcoil.models.prometheus_operator.v1",
+        "PrometheusRule",
+    ),
+    ("monitoring.coreos.com", "v1alpha1", "AlertmanagerConfig"): (
+        "cloudcoil.models.prometheus_operator.v1alpha1",
+        "AlertmanagerConfig",
+    ),
     ("keda.sh", "v1alpha1", "ScaledObject"): (
         "cloudcoil.models.keda.v1alpha1",
         "ScaledObject",
@@ -186,6 +194,9 @@ def _close(schema: Any) -> None:
         schema.setdefault("additionalProperties", False)
     if schema.get("x-kubernetes-int-or-string"):
         schema.pop("type", None)
+    if "pattern" in schema:
+        # Go's regular expressions may ignore case from the middle on; we write lower.
+        schema["pattern"] = schema["pattern"].replace("(?i)", "")
     for key in ("properties", "$defs"):
         for one in schema.get(key, {}).values():
             _close(one)

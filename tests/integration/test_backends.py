@@ -103,3 +103,33 @@ def test_figures_go_with_the_backends_and_come_back() -> None:
     assert set(cleared) == {"jaxmon_build_info"}
     assert set(after) == set(before)
     assert sizes == [1000, 0]
+
+
+RELEASED = """
+import urllib.request
+import jax, jaxmon
+agent = jaxmon.instrument(port=0, socket=False)
+jax.devices()
+with urllib.request.urlopen(agent.url, timeout=60) as answer:
+    page = answer.read().decode()
+print(*(of for of in page.splitlines() if of.startswith("jaxmon_runtime_info{")))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "release"),
+    [
+        ({"JAXMON_RELEASE": "v2"}, "v2"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b, service.version=1.4 ,c=d"}, "1.4"),
+        ({"JAXMON_RELEASE": 'v"2', "OTEL_RESOURCE_ATTRIBUTES": "x=1"}, r"v\"2"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "my.service.version=3"}, ""),
+    ],
+)
+def test_the_release_stands_with_the_versions(
+    environ: dict[str, str], release: str
+) -> None:
+    """As the setting names it, or the resource of OpenTelemetry."""
+    (line,) = run_preloaded("-c", RELEASED, env=environ).out.splitlines()
+
+    assert f'release="{release}",' in line

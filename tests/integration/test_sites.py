@@ -1,5 +1,6 @@
-"""Two sites that are not like ours, made only by ``slo.yaml``."""
+"""Sites that are not like ours, made only by ``slo.yaml``."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from jaxmon.cli.main import main
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_dashboards.boards import DashboardOptions, all_dashboards
-from tests.helpers.processes import require_program, some
+from tests.helpers.processes import ROOT, require_program, some
 
 
 OBJECTIVES = slo.default()[slo.default().index("slos:") : slo.default().index("# Cond")]
@@ -71,8 +72,13 @@ local:
   stalled_after: 45m
 """
 
+FILES = {path.stem: path for path in sorted((ROOT / "tests/sites").glob("*.yaml"))}
 SITES = {"kubernetes": KUBERNETES, "slurm": SLURM}
+SITES |= {name: path.read_text() for name, path in FILES.items()}
 LABELS = {
+    "inference": dict.fromkeys(("region", "namespace", "app", "pod", "node"), "x"),
+    "startup": {},
+    "training": dict.fromkeys(("partition", "account", "slurm_job"), "x"),
     "kubernetes": {"cluster": "eu", "namespace": "prod", "pod": "web-0"},
     "slurm": {"partition": "gpu", "account": "physics", "slurm_job": "17"},
 }
@@ -151,6 +157,33 @@ def test_every_dashboard_query_is_answered(site, prometheus):
         *services
     }
     assert set(labels) == {*services, *slo.load(path).site.process_labels}
+
+
+@pytest.mark.parametrize("model", ["classic"], indirect=True)
+@pytest.mark.parametrize("name", some(FILES, 2))
+def test_a_push_takes_the_boards_of_today_over(name, make_site):
+    """Boards that were pushed without `slo.yaml` become the site's, and stay so."""
+    grafana = make_site()
+    today = grafana.run("push", "--json", files=()).ok()
+    options = ("--slo", str(FILES[name]), "--json")
+    first = grafana.run("push", *options, files=()).ok()
+    again = grafana.run("push", *options, files=()).ok()
+    boards = {
+        board["uid"]: [board["outcome"]]
+        for board in json.loads(today.out)["dashboards"]
+    }
+    for done in (first, again):
+        for board in json.loads(done.out)["dashboards"]:
+            boards[board["uid"]].append(board["outcome"])
+
+    assert len(boards) > 5
+    for outcomes in boards.values():
+        assert outcomes[0] == "created"
+        assert outcomes[1] in {"updated", "unchanged"}
+        assert outcomes[2] == "unchanged"
+    labels = slo.load(FILES[name]).site.service_labels
+    oncall = json.dumps(grafana.grafana.body("jaxmon-oncall"))
+    assert all(f'{label}=~\\"${label}\\"' in oncall for label in labels)
 
 
 def test_rules_keep_the_labels_of_the_site(site: tuple[str, Path]) -> None:

@@ -12,7 +12,8 @@ from tests.helpers.processes import each
 
 
 BOARDS = {one.uid: one for one in all_dashboards()}
-SITE = slo.load().site
+GRAFANA = "https://grafana.example.com"
+SITE = slo.Site(dashboards=GRAFANA)
 # Labels by which some variable selects; others belong to the subject alone.
 SELECTED = {"job": "job", "instance": "instance", "worker": "worker"}
 SELECTED |= {"function": "function", "device": "device", "uuid": "gpu"}
@@ -32,7 +33,7 @@ def names(board: Dashboard) -> set[str]:
 def test_an_alert_opens_a_board_that_shows_it(alert):
     """The board exists, has each variable of the link, and a panel about the alert."""
     url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
-    found = re.fullmatch(r"/d/([a-z-]+)\?(.+)", url)
+    found = re.fullmatch(rf"{GRAFANA}/d/([a-z-]+)\?(.+)", url)
     assert found
     board = BOARDS[found[1]]
     variables = dict(one.split("=", 1) for one in found[2].split("&"))
@@ -45,7 +46,7 @@ def test_an_alert_opens_a_board_that_shows_it(alert):
 def test_the_board_selects_what_the_alert_is_about(alert):
     """Each variable of the board is filled in from the label that the alert has."""
     url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
-    board = url.removeprefix("/d/").partition("?")[0]
+    board = url.removeprefix(f"{GRAFANA}/d/").partition("?")[0]
     labels = {*(alert.expr.shape.labels or ()), *dict(alert.labels)}
     expected = {
         f"var-{variable}={{{{ $labels.{label} | urlquery }}}}"

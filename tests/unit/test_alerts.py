@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -11,11 +12,13 @@ from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
 from jaxmon.promql import gauge
+from jaxmon.settings import RUNBOOKS
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules import Alert, RuleOptions
 from jaxmon_alerts.rules.build import document
 from tests.helpers.processes import ROOT, each, require_program
+from tests.unit.test_slo import VALID
 
 
 NAMES = {
@@ -88,8 +91,9 @@ def test_an_alert_is_complete(alert):
     assert "{{" not in alert.description
     annotations = document(alert, slo.Site())["annotations"]
     assert annotations["runbook"] == f"jaxmon runbook show {alert.name}"
-    assert annotations["dashboard_url"].startswith("/d/jaxmon-")
-    assert "runbook_url" not in annotations
+    assert annotations["runbook_url"] == f"{RUNBOOKS}{alert.name}.md"
+    # A path alone is no link.
+    assert "dashboard_url" not in annotations
     assert "job" in {*(alert.expr.shape.labels or ()), *dict(alert.labels)}
 
 
@@ -119,6 +123,18 @@ def test_the_tools_accept_what_is_built():
 
     assert command.missing_tools() == []
     assert list(command.problems(alerts.render())) == []
+
+
+def test_without_the_parser_its_checks_are_skipped(tmp_path, monkeypatch):
+    """The command says which extra has it, and selectors are left to Prometheus."""
+    monkeypatch.setitem(sys.modules, "promql_parser", None)
+    path = tmp_path / "slo.yaml"
+    path.write_text(VALID.replace('outcome="error"', 'outcome=~"(?=e).+"'))
+
+    assert slo.load(path).get("request-error")
+    assert "promql-parser (pip install 'jaxmon[alerts]') is not installed; " in (
+        jaxmon("check").stderr
+    )
 
 
 @pytest.mark.parametrize(

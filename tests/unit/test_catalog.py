@@ -59,6 +59,7 @@ LABELS = {
     "pid",  # chosen by who runs the sidecar, the rest is "other"
     "platform",  # one per device
     "platform_version",  # one per process
+    "release",  # one per process
     "process_index",  # one per process
     "profile",  # one per MIG device
     "python",  # one per process

@@ -33,7 +33,7 @@ FEW = {
 LISTS = {
     *("cluster", "namespace", "job", "loop", "route", "vendor", "model", "driver"),
     *("platform", "device_kind"),
-    *("jax", "jaxlib", "python", "platform_version", "version"),
+    *("jax", "jaxlib", "python", "platform_version", "release", "version"),
 }
 
 

@@ -59,6 +59,88 @@ CHANGES = {
         11,
         "no labels; at least one is required, such as owner",
     ),
+    "route of two kinds": (
+        SITE
+        + "  routes:\n  - {match: {owner: a}, webhook: https://a.b, receivers: []}\n",
+        11,
+        "give either 'webhook' or 'receivers'",
+    ),
+    "route by a pattern": (
+        SITE + "  routes:\n  - {match: {owner: pay.*}, webhook: https://a.b}\n",
+        11,
+        "owner 'pay.*' looks like a pattern, but whole values are compared; make an",
+    ),
+    "receivers of one severity": (
+        SITE + "  receivers: {page: []}\n",
+        10,
+        "key 'ticket' is missing",
+    ),
+    "receiver of two kinds": (
+        SITE + "  receivers: {page: [{slack: {}, email: {}}], ticket: []}\n",
+        10,
+        "found 2 kinds; each receiver has one of webhook, pagerduty, opsgenie, slack",
+    ),
+    "receiver without a secret": (
+        SITE + "  receivers: {page: [{slack: {channel: a}}], ticket: []}\n",
+        10,
+        "key 'secret_file' is missing",
+    ),
+    "user without a password": (
+        SITE + "  receivers: {page: [], ticket: [{email: {to: a, from: b, server: c, "
+        "user: d}}]}\n",
+        10,
+        "'user' and 'secret_file', the file with its password, go together",
+    ),
+    "mute hours without times": (
+        SITE + "  mute: [{weekdays: []}]\n",
+        10,
+        "no times; give weekdays, hours such as 19:00-08:00, or both",
+    ),
+    "mute hours that are none": (
+        SITE + "  mute: [{hours: 8-17}]\n",
+        10,
+        "'8-17' are no hours such as 19:00-08:00",
+    ),
+    "mute hours of a minute less than none": (
+        SITE + "  mute: [{hours: 08:00-08:00}]\n",
+        10,
+        "'08:00-08:00' are no hours",
+    ),
+    "mute hours past midnight of some days": (
+        SITE + "  mute: [{hours: 19:00-08:00, weekdays: [friday]}]\n",
+        10,
+        "hours past midnight are of two weekdays; make two entries of them",
+    ),
+    "mute hours of a day that is none": (
+        SITE + "  mute: [{weekdays: [weekend]}]\n",
+        10,
+        "found 'weekend'; allowed are monday, tuesday",
+    ),
+    "mute hours nowhere": (
+        SITE + "  mute: [{hours: 19:00-08:00, zone: Europe/Berlyn}]\n",
+        10,
+        "there is no time zone 'Europe/Berlyn'; give one such as Europe/Berlin",
+    ),
+    "annotation of ours": (
+        SITE + "  annotations: {summary: x}\n",
+        10,
+        "label 'summary' is set by jaxmon or Prometheus; use another",
+    ),
+    "local limits by a pattern": (
+        VALID + "local:\n- {match: {job: train-*}, recompiles: 3}\n",
+        10,
+        "job 'train-*' looks like a pattern, but whole values are compared",
+    ),
+    "local limits by a matcher": (
+        VALID + "local:\n- {match: {job: =~train}, recompiles: 3}\n",
+        10,
+        "job '=~train' looks like a pattern",
+    ),
+    "exception without a job": (
+        VALID + "overrides: {JaxmonTimeLost: {except: [{cluster: eu}]}}\n",
+        9,
+        "label 'job' is missing",
+    ),
     "name that Kubernetes refuses": (
         SITE + "  resource: {name: Jaxmon_Rules}\n",
         10,
@@ -131,6 +213,10 @@ def test_what_a_site_cannot_change_is_refused(text, line, problem, load, tmp_pat
             "JaxmonGpuXid is no alert any more; see JaxmonGpuFault",
         ),
         (
+            VALID + "overrides:\n  JaxmonTimeLost: {except: [{job: a, loop: b}]}\n",
+            "except has the label 'loop'; services have job, cluster, namespace",
+        ),
+        (
             VALID + "local:\n- {match: {job: a, loop: b}, recompiles: 3}\n",
             "no alert that depends on recompiles has the labels job, loop",
         ),
@@ -155,6 +241,49 @@ def test_local_limits_replace_the_usual_ones(load):
     assert " unless on (job) max by (job) (jaxmon_build_info" in text
     assert "2700" in text
     assert "600" in text
+
+
+def test_a_value_that_looks_like_a_pattern_can_be_one(load):
+    """What begins with an equals sign is taken as it stands."""
+    slos = load(VALID + "local:\n- {match: {route: '=/a/*'}, hang_after: 9m}\n")
+
+    assert slos.local[0].match == (("route", "/a/*"),)
+
+
+def test_a_secret_is_not_shown(load):
+    """What is no path may be the secret: the error does not repeat it."""
+    text = "  receivers: {page: [{pagerduty: {secret_file: s3cret}}], ticket: []}\n"
+    with pytest.raises(
+        SloError, match=r"slo\.yaml:10: expected the absolute path"
+    ) as err:
+        load(SITE + text)
+
+    assert "s3cret" not in str(err.value)
+
+
+def test_a_selector_is_read_as_prometheus_reads_it(load):
+    """What Python's regular expressions take, and Prometheus does not, is refused."""
+    with pytest.raises(SloError, match=r"slo\.yaml:7: .* is not PromQL: .*regex"):
+        load(changed('outcome="error"', 'outcome=~"(?=e).+"'))
+
+
+def test_an_alert_leaves_excepted_services_out(load):
+    """It does not fire for a job that ran within a day; expected runs go whole."""
+    text = VALID + (
+        "runs:\n- {match: {job: a}, processes: 2}\n- {match: {job: b}, processes: 2}\n"
+        "overrides:\n"
+        "  JaxmonTrainingDied: {except: [{job: a, cluster: eu}, {job: b}]}\n"
+    )
+    found = [
+        alert
+        for alert in alerts.all_alerts(load(text))
+        if alert.name == "JaxmonTrainingDied"
+    ]
+
+    assert {dict(alert.labels).get("job") for alert in found} == {None, "a"}
+    for alert in found:
+        left_out = 'last_over_time(jaxmon_build_info{job="b"}[1d])' in str(alert.expr)
+        assert left_out == ("job" not in dict(alert.labels))
 
 
 def test_a_bound_between_two_is_interpolated_on_request(load):

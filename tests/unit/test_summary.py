@@ -148,7 +148,9 @@ def test_agents_carry_what_is_known_of_them() -> None:
             catalog.AGENT_UP,
             [('jaxmon_agent_up{worker="0"}', 1), ('jaxmon_agent_up{worker="1"}', 0)],
         ),
-        relayed(catalog.RUNTIME_INFO, "0", 1, "0.10.2", "0.10.2", "3.12", "cpu", ""),
+        relayed(
+            catalog.RUNTIME_INFO, "0", 1, "", "0.10.2", "0.10.2", "3.12", "cpu", ""
+        ),
         relayed(catalog.PROCESS_START_TIME_SECONDS, "0", 900),
         relayed(catalog.PROCESS_RESIDENT_MEMORY_BYTES, "0", 5e8),
         # The sidecar's own figure, without a worker.

@@ -8,6 +8,7 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
+    Matcher,
     RecordedSeries,
     counter,
     eq,
@@ -74,6 +75,60 @@ REQUEST_SECONDS = OverviewRule(
         .sum("le", *_ROUTE, "start")
     ),
 )
+# --- releases, one against another: processes that say theirs ---------------------
+
+_RELEASE = ("job", "release", "jax")
+_ANSWERED = histogram(catalog.REQUEST_SECONDS, ne("outcome", "client_error"))
+_SAYS = (
+    gauge(catalog.RUNTIME_INFO, ne("release", ""))
+    .max(*PROCESS, *_RELEASE[1:])
+    .record(
+        *("worker", catalog.RUNTIME_INFO, "release"),
+        "Release and version of JAX of a process that names its release.",
+    )
+)
+
+
+def _of_releases(rate: Expr) -> Expr:
+    return rate.joined(_SAYS, on=PROCESS, take=_RELEASE[1:]).sum(*_RELEASE)
+
+
+def _requests_of(window: Windows, matcher: Matcher) -> Expr:
+    return _of_releases(counter(catalog.REQUESTS, matcher).rate(window.recent))
+
+
+RELEASES = OverviewRule(
+    catalog.RUNTIME_INFO,
+    "releases",
+    gauge(catalog.RUNTIME_INFO).count(*_RELEASE),
+    text="Number of processes",
+)
+SERVED_BY_RELEASE = OverviewRule(
+    catalog.REQUESTS,
+    "served_by_release5m",
+    lambda window: _requests_of(window, ne("outcome", "client_error")),
+    text="Rate per second within 5m without errors of clients",
+)
+FAILING_BY_RELEASE = OverviewRule(
+    catalog.REQUESTS,
+    "failing_by_release5m",
+    lambda window: ratio(
+        _requests_of(window, eq("outcome", "error")).or_(SERVED_BY_RELEASE() * 0),
+        SERVED_BY_RELEASE(),
+    ),
+    text="Fraction within 5m that failed, of those without errors of clients,",
+)
+SECONDS_BY_RELEASE = OverviewRule(
+    catalog.REQUEST_SECONDS,
+    "mean_by_release5m",
+    lambda window: ratio(
+        _of_releases(_ANSWERED.sum.rate(window.recent)), SERVED_BY_RELEASE()
+    ).of_unit("seconds"),
+    text="Mean within 5m without errors of clients",
+)
+
+# --- requests in progress -----------------------------------------------------------
+
 REQUESTS_IN_PROGRESS = gauged(catalog.REQUESTS_IN_PROGRESS, "sum", *_ROUTE)
 REQUEST_OLDEST = gauged(catalog.REQUEST_OLDEST_SECONDS, "max", *_ROUTE)
 QUEUE_DEPTH = gauged(catalog.QUEUE_DEPTH, "sum", "job", "queue")
@@ -87,6 +142,7 @@ BATCH_FILL = OverviewRule(
 
 _REQUESTS = (
     *(REQUESTS, SERVED, FAILED, FAILING, REQUEST_SECONDS),
+    *(RELEASES, SERVED_BY_RELEASE, FAILING_BY_RELEASE, SECONDS_BY_RELEASE),
     *(REQUESTS_IN_PROGRESS, REQUEST_OLDEST, QUEUE_DEPTH, BATCH_FILL),
 )
 

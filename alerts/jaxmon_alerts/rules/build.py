@@ -9,14 +9,18 @@ from typing import Any, Literal
 
 import yaml
 
+from jaxmon.catalog import BUILD_INFO
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
     RecordedSeries,
+    eq,
     events,
+    gauge_over,
 )
 from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
+from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms import (
     compiles,
     hardware,
@@ -41,12 +45,14 @@ from jaxmon.symptoms.alert import (
     Severity,
     SiteLimits,
 )
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.starts import young_ratio
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_alerts, recorded_power
 from jaxmon_alerts.overviews.services import recorded_slowdowns
 from jaxmon_alerts.rules.causes import causes, overridden
+from jaxmon_alerts.rules.operator import notifications, resources
 from jaxmon_alerts.rules.routes import configuration
 from jaxmon_alerts.slo import Slo, Slos
 from jaxmon_alerts.slo.model import LatencyIndicator, Pair, Ratio
@@ -57,7 +63,7 @@ from jaxmon_alerts.slo.recording import (
     recording_groups,
 )
 from jaxmon_alerts.slo.recording import recording as recording_rule
-from jaxmon_alerts.slo.site import Site
+from jaxmon_alerts.slo.site import Override, Site
 
 
 ONCALL = "jaxmon-oncall"
@@ -88,6 +94,7 @@ _BOARD = {
     "JaxmonTrainingDied": "jaxmon-training",
     "JaxmonWarmupFailed": "jaxmon-debug",
 }
+_NAMES = frozenset(symptom.alert for symptom in SYMPTOMS.values())
 # Labels of alerts, and the variables that select by them, where boards have them.
 _VARIABLES = {
     "job": "job",
@@ -113,14 +120,18 @@ class RuleOptions:
     drawn: bool = True
 
 
-def document(alert: Alert, site: Site) -> dict[str, Any]:
-    """Return *alert* in rule-file form, as *site* wants it."""
+def document(
+    alert: Alert, site: Site, more: tuple[tuple[str, str], ...] = ()
+) -> dict[str, Any]:
+    """Return *alert* in rule-file form, as *site* wants it, with *more* annotations."""
     identity = site.identity
     waits = {"for": alert.for_, "keep_firing_for": alert.keep_for}
-    # A command works wherever jaxmon is installed.
-    runbooks = {"runbook": f"jaxmon runbook show {alert.name}"}
-    if site.runbooks:
-        runbooks = {"runbook_url": f"{site.runbooks}/{alert.name}.md", **runbooks}
+    address = _address(alert.name, alert.kept, identity)
+    # A site has pages about its own objectives, the project has none.
+    ours = site.runbooks == RUNBOOKS.rstrip("/")
+    page = alert.name if alert.name in _NAMES else "unknown"
+    # A path alone is no link where people are notified.
+    boards = {"dashboard_url": site.dashboards + address} if site.dashboards else {}
     return {
         "alert": alert.name,
         "expr": alert.expr,
@@ -133,9 +144,12 @@ def document(alert: Alert, site: Site) -> dict[str, Any]:
         "annotations": {
             "summary": identity.text(alert.summary),
             "description": identity.text(alert.description),
-            **runbooks,
-            "dashboard_url": site.dashboards
-            + _address(alert.name, alert.kept, identity),
+            "runbook_url": f"{site.runbooks}/{page if ours else alert.name}.md",
+            # Where no browser reaches that.
+            "runbook": f"jaxmon runbook show {page}",
+            **boards,
+            **dict(site.annotations),
+            **dict(more),
         },
     }
 
@@ -158,11 +172,12 @@ def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
     return f"/d/{board}?{values}"
 
 
-Format = Literal["prometheus", "prometheusrule", "mimir"]
+Format = Literal["prometheus", "prometheusrule", "alertmanagerconfig", "mimir"]
 
 RECORDING = "recording.yaml"
 ALERTS = "alerts.yaml"
 RESOURCE = "prometheusrule.yaml"
+NOTIFICATIONS = "alertmanagerconfig.yaml"
 NAMESPACE = "mimir.yaml"
 ALERTMANAGER = "alertmanager.yaml"
 
@@ -183,7 +198,42 @@ def all_alerts(
         *(alert for slo in slos for alert in bucket_alerts(slo, options.scale)),
         *(alert for slo in slos for alert in burn_alerts(slo, options.scale)),
     ]
-    return tuple(overridden(alerts, slos.overrides))
+    changed = overridden(alerts, slos.overrides)
+    return tuple(
+        left
+        for alert in changed
+        for left in _excepted(alert, slos, durations.scaled("1d", options.scale))
+    )
+
+
+def _override(alert: Alert, slos: Slos) -> Override | None:
+    found = {override.alert: override for override in slos.overrides}
+    condition = f"{alert.name}/{dict(alert.labels).get('symptom')}"
+    return found.get(condition) or found.get(alert.name)
+
+
+def _excepted(alert: Alert, slos: Slos, window: str) -> Iterator[Alert]:
+    """Yield *alert* without the services that ran within *window* and are excepted."""
+    override = _override(alert, slos)
+    if override is None:
+        yield alert
+        return
+    for match in override.except_:
+        labels = dict(match)
+        if unknown := labels.keys() - {"job", *slos.site.service_labels}:
+            allowed = ", ".join(("job", *slos.site.service_labels))
+            override.source.fail(
+                f"except has the label {min(unknown)!r}; services have {allowed}"
+            )
+        if "job" in dict(alert.labels):
+            # That of an expected run.
+            if set(match) <= set(alert.labels):
+                return
+            continue
+        metric = BUILD_INFO._replace(labels=(*BUILD_INFO.labels, *labels))
+        seen = gauge_over(metric, "last", window, *(eq(*pair) for pair in match))
+        alert = replace(alert, expr=alert.expr.unless(seen.max(*labels), *labels))
+    yield alert
 
 
 def all_groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
@@ -232,7 +282,11 @@ def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     ]
 
     def rules(found: Iterable[Alert]) -> tuple[Rule, ...]:
-        return tuple(document(alert, slos.site) for alert in found)
+        return tuple(
+            document(alert, slos.site, change.annotations if change else ())
+            for alert in found
+            for change in [_override(alert, slos)]
+        )
 
     def short(alert: Alert) -> bool:
         wait = durations.seconds(alert.for_) * options.scale if alert.for_ else 0
@@ -279,19 +333,24 @@ def render(
     form: Format = "prometheus",
 ) -> dict[str, str]:
     """
-    Return the files by name: rule files for ``prometheus``, one resource of the
-    Prometheus operator (``prometheusrule``), or one namespace of a ruler of Mimir.
-    Raises `SloError`: an override or a local threshold concerns no alert.
+    Return the files by name: rule files for ``prometheus``; for the Prometheus operator
+    the resource ``prometheusrule``, with the ``alertmanagerconfig`` or without; or a
+    namespace of a ruler of Mimir. Raises `SloError`: an override or a local threshold
+    concerns no alert, or an AlertmanagerConfig cannot hold what the site wants.
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
     every = all_groups(slos, options)
-    files = {ALERTMANAGER: _yaml(configuration(slos.site, options.scale))}
+    routing = configuration(slos.site, options.scale)
+    files = {ALERTMANAGER: _yaml(routing)}
 
     def text(content: dict[str, Any]) -> str:
         return _explained(_yaml(content), every)
 
-    if form == "prometheusrule":
-        return {RESOURCE: text(_resource(every, slos.site)), **files}
+    if form in {"prometheusrule", "alertmanagerconfig"}:
+        if form == "alertmanagerconfig":
+            files = {NOTIFICATIONS: _yaml(notifications(routing, slos.site))}
+        parts = resources([group.document() for group in every], slos.site, text)
+        return {RESOURCE: "---\n".join(parts), **files}
     if form == "mimir":
         namespace = {"namespace": "jaxmon", **_rules(every)}
         return {NAMESPACE: text(namespace), **files}
@@ -304,21 +363,6 @@ def render(
 
 def _rules(found: Iterable[RuleGroup]) -> dict[str, Any]:
     return {"groups": [group.document() for group in found]}
-
-
-def _resource(found: Iterable[RuleGroup], site: Site) -> dict[str, Any]:
-    resource = site.resource
-    namespace = {"namespace": resource.namespace} if resource.namespace else {}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": resource.name,
-            **namespace,
-            "labels": dict(resource.labels),
-        },
-        "spec": _rules(found),
-    }
 
 
 def _explained(text: str, found: Iterable[RuleGroup]) -> str:

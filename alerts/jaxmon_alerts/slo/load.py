@@ -368,7 +368,7 @@ _MATCHER = re.compile(
     r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)'
 )
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
-# What RE2 and Python read differently: Prometheus says at load what it rejects.
+# What RE2 and Python read differently is left to promql-parser, or to promtool.
 _RE2 = re.compile(r"\\\w|\(\?")
 _ESCAPES = {r"\\": "\\", r"\"": '"'}
 
@@ -405,6 +405,7 @@ class Metrics:
         matchers = tuple(_matchers(source, match[2] or ""))
         for matcher in matchers:
             _check(source, metric, matcher)
+        _parse(source, text)
         return Selector(metric, matchers)
 
     def _metric(self, source: Source, name: str) -> Metric:
@@ -480,3 +481,17 @@ def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
         source.fail(f"{matcher.value!r} is not a regular expression: {error}")
     except ValueError as error:
         source.fail(str(error))
+
+
+def _parse(source: Source, text: str) -> None:
+    """Reject what is no PromQL, if the extra ``alerts`` is installed."""
+    try:
+        from promql_parser import parse  # noqa: PLC0415 - optional
+    except ImportError:
+        return  # `jaxmon alerts check` says so
+    if r"\Q" in text:
+        return  # RE2 has quotations, this parser has not
+    try:
+        parse(text)
+    except ValueError as error:
+        source.fail(f"{text!r} is not PromQL: {error}")

@@ -6,11 +6,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from jaxmon.host.formats import durations
 from jaxmon.promql.expressions import Identity
+from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.alert import SEVERITIES, ExpectedRun, Match, Severity
+from jaxmon_alerts.slo.receivers import (
+    AlertRoute,
+    MuteHours,
+    Receivers,
+    mute,
+    receivers,
+    route,
+    url,
+    whole,
+)
 from jaxmon_alerts.slo.source import Source
 
 
@@ -18,17 +28,10 @@ SERVICE_LABELS, PROCESS_LABELS = ("cluster", "namespace"), ("pod",)
 """The defaults, which series of Kubernetes have; elsewhere they are absent."""
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 # Rules and routing set these, or Prometheus does.
 _TAKEN = ("job", "instance", "worker", "alertname", "severity", "le")
-
-
-@dataclass(frozen=True, slots=True)
-class AlertRoute:
-    """Where alerts of a team go instead; the severity is appended to the base URL."""
-
-    match: tuple[tuple[str, str], ...]
-    webhook: str
+_WRITTEN = ("summary", "description", "runbook", "runbook_url", "dashboard_url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,12 @@ class Site:
     Section ``site`` of ``slo.yaml``.
 
     Series have *service_labels* besides ``job``, and *process_labels* besides
-    ``instance``. *severities* are the site's names of ours; *labels* are added to every
-    alert. To *runbooks*, a URL, an alert's name and ``.md`` are appended; without it,
-    alerts name the command. *webhook* is the base URL of notifications; of *routes*,
-    the first match counts. *watchdog* gets the alert that always fires. *delay* is how
-    late samples may be stored.
+    ``instance``. *severities* are the site's names of ours; *labels* and *annotations*
+    are added to every alert. To *runbooks*, a URL, an alert's name and ``.md`` are
+    appended. *webhook* is the base URL of notifications, unless there are *receivers*;
+    of *routes*, the first match counts. *mute* are hours without notifications.
+    *watchdog* gets the alert that always fires. *delay* is how late samples may be
+    stored.
     """
 
     service_labels: tuple[str, ...] = SERVICE_LABELS
@@ -62,9 +66,12 @@ class Site:
         (severity, severity) for severity in SEVERITIES
     )
     labels: tuple[tuple[str, str], ...] = ()
-    runbooks: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+    runbooks: str = RUNBOOKS.rstrip("/")
     dashboards: str = ""
     webhook: str = "https://alerts.example.com/jaxmon"
+    receivers: Receivers = ()
+    mute: tuple[MuteHours, ...] = ()
     routes: tuple[AlertRoute, ...] = ()
     watchdog: str = ""
     resource: Resource = Resource()
@@ -93,11 +100,14 @@ def site(source: Source) -> Site:
             process_labels=_labels,
             severities=_severities,
             labels=pairs,
+            annotations=annotated,
             runbooks=url,
             dashboards=url,
             webhook=url,
+            receivers=receivers,
+            mute=mute,
             watchdog=url,
-            routes=lambda routes: tuple(map(_route, routes.items())),
+            routes=lambda routes: tuple(map(route, routes.items())),
             resource=_resource,
             delay=Source.duration,
         )
@@ -112,25 +122,19 @@ def pairs(source: Source) -> tuple[tuple[str, str], ...]:
     return tuple((label(key), value.text()) for key, value in source.entries())
 
 
-def label(source: Source) -> str:
-    """Return the name of a label that rules do not set themselves."""
+def label(source: Source, taken: tuple[str, ...] = _TAKEN) -> str:
+    """Return the name of a label that is none of *taken*, which rules set."""
     name = source.text()
     if not _LABEL.fullmatch(name) or name.startswith("__"):
         source.fail(f"{name!r} is not a label name, such as team")
-    if name in _TAKEN:
+    if name in taken:
         source.fail(f"label {name!r} is set by jaxmon or Prometheus; use another")
     return name
 
 
-def url(source: Source) -> str:
-    """Return an address of HTTP or HTTPS, without a trailing slash."""
-    text = source.text()
-    parts = urlsplit(text)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        source.fail(f"{text!r} is not a URL such as https://alerts.example.com")
-    if parts.query or parts.fragment:
-        source.fail(f"{text!r} has a query or fragment, but a path is appended to it")
-    return text.rstrip("/")
+def annotated(source: Source) -> tuple[tuple[str, str], ...]:
+    """Return a mapping of annotations to templates."""
+    return tuple((label(key, _WRITTEN), text.text()) for key, text in source.entries())
 
 
 def _labels(source: Source) -> tuple[str, ...]:
@@ -150,14 +154,6 @@ def _severities(source: Source) -> tuple[tuple[Severity, str], ...]:
     return found
 
 
-def _route(source: Source) -> AlertRoute:
-    found = source.mapping(["match", "webhook"])
-    match = _texts(found["match"])
-    if not match:
-        found["match"].fail("no labels; at least one is required, such as owner")
-    return AlertRoute(match, url(found["webhook"]))
-
-
 def _resource(source: Source) -> Resource:
     # Kubernetes's labels have dots and slashes.
     return Resource(
@@ -167,7 +163,7 @@ def _resource(source: Source) -> Resource:
 
 def _resource_name(source: Source) -> str:
     name = source.text()
-    if not _RESOURCE_NAME.fullmatch(name):
+    if not RESOURCE_NAME.fullmatch(name):
         source.fail(f"{name!r} is not a name of Kubernetes, such as jaxmon")
     return name
 
@@ -191,7 +187,10 @@ class LocalLimits:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a site changes about every alert of one name; `None` is as shipped."""
+    """
+    What a site changes about every alert of one name; `None` is as shipped. It is not
+    for the services in *except_*.
+    """
 
     alert: str
     source: Source
@@ -199,8 +198,10 @@ class Override:
     severity: Severity | None = None
     for_: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
     summary: str | None = None
     description: str | None = None
+    except_: tuple[Match, ...] = ()
 
 
 def local(
@@ -225,9 +226,7 @@ def overrides(source: Source) -> tuple[Override, ...]:
 def run(source: Source) -> ExpectedRun:
     """Return an entry of ``runs``."""
     found = source.mapping(["match", "processes"])
-    match = _match(found["match"])
-    if "job" not in dict(match):
-        found["match"].fail("label 'job' is missing")
+    match = _service(found["match"])
     count = found["processes"].count()
     if count != int(count):
         found["processes"].fail(f"expected a whole number, found {count:g}")
@@ -242,12 +241,22 @@ def longer(source: Source, short: str, long: str) -> None:
 
 def _match(source: Source) -> Match:
     found = tuple(
-        (key.text() if key.text() in SUBJECTS else label(key), value.text())
+        (
+            name := key.text() if key.text() in SUBJECTS else label(key),
+            whole(name, value),
+        )
         for key, value in source.entries()
     )
     if not found:
         source.fail("no labels; at least one is required, such as job")
     return found
+
+
+def _service(source: Source) -> Match:
+    match = _match(source)
+    if "job" not in dict(match):
+        source.fail("label 'job' is missing")
+    return match
 
 
 def _override(key: Source, alert: str, source: Source) -> Override:
@@ -256,7 +265,9 @@ def _override(key: Source, alert: str, source: Source) -> Override:
         severity=lambda severity: severity.choice(SEVERITIES),
         for_=Source.duration,
         labels=pairs,
+        annotations=annotated,
         summary=Source.text,
         description=Source.text,
+        except_=lambda matches: tuple(map(_service, matches.items())),
     )
     return Override(alert, key, **found)

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.promql import Expr, Matcher
-from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
@@ -208,8 +207,7 @@ def render_all(
 
 def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
     slos = slo.load(options.slo)
-    site = f"{slos.site.runbooks}/" if slos.site.runbooks else RUNBOOKS
-    return slos, options.runbooks or site
+    return slos, options.runbooks or f"{slos.site.runbooks}/"
 
 
 def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:

@@ -189,7 +189,8 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
 
 def _unit(shape: ExpressionType) -> str:
     """Return Grafana's name of the unit; requests have one of their own."""
-    requests = any("jaxmon_requests" in name for name in shape.metrics)
+    named = catalog.REQUESTS.name.removesuffix("_total")
+    requests = any(named in name for name in shape.metrics)
     return "reqps" if requests and shape.unit == PER_SECOND else UNITS[shape.unit or ""]
 
 

@@ -267,13 +267,16 @@ def _nccl(elapsed: float) -> Iterator[Row]:
             yield catalog.NCCL_UNRECORDED_COLLECTIVES, 0, worker, collective
 
 
+_RUNTIME = ("v2.1", "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
+
+
 def _process(worker: int, elapsed: float) -> Iterator[Row]:
     hits, misses, steps = 16 + worker, 5, round(elapsed * 3)
     yield catalog.UPTIME_SECONDS, elapsed
     resident = _wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB
     yield catalog.PROCESS_RESIDENT_MEMORY_BYTES, round(resident)
     yield catalog.BUILD_INFO, 1, "demo"
-    yield catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13"
+    yield catalog.RUNTIME_INFO, 1, *_RUNTIME
     yield catalog.PROCESS_INDEX, worker
     yield catalog.PROCESS_COUNT, WORKERS
     results = {"hit": hits, "miss": misses}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -27,6 +29,7 @@ class DeviceIdentity(Part):
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
+        self._release = context.settings.release or _service_version(os.environ)
         self._build: list[Family] = []
         self._backend: list[Family] = []
         self._client: Callable[[], Any] = _no_client
@@ -52,6 +55,7 @@ class DeviceIdentity(Part):
             gauge(
                 catalog.RUNTIME_INFO,
                 1,
+                self._release,
                 jax.__version__,
                 backends.version(),
                 platform.python_version(),
@@ -106,6 +110,12 @@ def hardware(device: Any) -> tuple[str, str]:
 
     found = cuda.identify(ordinal)
     return (found.uuid, found.pci_bus_id) if found else ("", "")
+
+
+def _service_version(environ: Mapping[str, str]) -> str:
+    given = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    found = re.search(r"(?:^|,)\s*service\.version\s*=\s*([^,]*)", given)
+    return found[1].strip() if found else ""
 
 
 def _no_client() -> None:

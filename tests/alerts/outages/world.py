@@ -271,7 +271,12 @@ class Target:
         """Yield what every process with an agent exports."""
         age = self.at * STEP - worker.began
         yield from gauge(catalog.BUILD_INFO, 1, version="1.0")
-        versions = {"jax": "0.10.2", "jaxlib": "0.10.2", "python": "3.11.9"}
+        versions = {
+            "release": "",
+            "jax": "0.10.2",
+            "jaxlib": "0.10.2",
+            "python": "3.11.9",
+        }
         yield from gauge(
             catalog.RUNTIME_INFO,
             1,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.promql import Expr, recorded, time
+from jaxmon.promql import Expr, time
 from jaxmon.symptoms import recorded as symptoms
-from jaxmon.symptoms.steps import VERSIONS
-from jaxmon_alerts.overviews import hosts
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Row, Target, row, table
@@ -21,7 +20,7 @@ from jaxmon_dashboards.boards.rows import (
 )
 
 
-_MOST = 20
+_MOST, _ERRORS = 20, "request-error"
 _REPLICA = (*q.BY_PROCESS, "route")
 
 
@@ -52,14 +51,17 @@ def where(slos: Slos) -> Iterator[Panel]:
         no_value="None stands out",
         sort="Times as slow",
     )
-    by = ("job", "jax", "jaxlib", "platform_version")
-    yield table(123, "Versions")(
-        Target(recorded(VERSIONS, q.JOB, labels=by, unit=""), "Processes"),
-        text="Versions of JAX and its platform that each service runs. A new line that "
-        "began with the trouble is the first thing to roll back; the annotations mark "
-        "when.",
-        labels=by,
-        no_value="No rules loaded",
+    yield table(123, "Releases")(
+        Target(services.RELEASES(q.JOB), "Processes"),
+        Target(services.SERVED_BY_RELEASE(q.JOB), "Requests"),
+        Target(services.FAILING_BY_RELEASE(q.JOB), "Errors", q.budget(slos, _ERRORS)),
+        Target(services.SECONDS_BY_RELEASE(q.JOB), "Mean"),
+        text="What each service runs, by the release that the setting `release` names "
+        "and the version of JAX: a canary that fails or is slower than the release "
+        "beside it is the first thing to roll back. Without a release, only processes "
+        "are counted.",
+        labels=("job", "release", "jax"),
+        no_value="No processes",
         sort="Processes",
     )
     yield compiles.oncall(slos).panel("Recompiles by function")
