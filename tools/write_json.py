@@ -24,7 +24,8 @@ from jaxmon.facts.host import JobHost
 from jaxmon.facts.oom import OomReport
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import Fact
-from jaxmon.facts.status import Summary
+from jaxmon.facts.status import FindingSummary, Summary
+from jaxmon.symptoms.symptom import Finding
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,9 +92,13 @@ def described(hint: Any, *, by_name: bool = False) -> str:
 def meanings(of: type[Fact]) -> dict[str, str]:
     """Return what the docstrings of a record and its bases say of its fields."""
     found: dict[str, str] = {}
-    for each in reversed(of.__mro__):
-        text = inspect.cleandoc(each.__doc__ or "") if issubclass(each, Fact) else ""
-        _, _, attributes = text.partition("Attributes:\n")
+    bases: list[type] = [each for each in of.__mro__ if issubclass(each, Fact)]
+    # Sent as it is, with more.
+    bases += [Finding] if issubclass(of, FindingSummary) else []
+    for each in reversed(bases):
+        _, _, attributes = inspect.cleandoc(each.__doc__ or "").partition(
+            "Attributes:\n"
+        )
         for name, meaning in re.findall(
             r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE
         ):

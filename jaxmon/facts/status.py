@@ -179,22 +179,11 @@ class FunctionSummary(Totals):
 
 class FindingSummary(Fact):
     """
-    A finding, and what those of its topic have in common.
+    A finding, and what those of its topic have in common; that may be empty.
 
     Attributes:
-        topic: the name of a symptom, such as ``recompile``.
-        subject: the function, device, line, loop or route; may be empty.
-        verdict: what is wrong, in words.
-        evidence: the figures that show it.
-        action: what to do about it.
-        where: ``file:line`` of the user's code, if it is one line.
-        seconds: how much of the observed time could be won back; 0 if unknown.
-        severity: ``page`` or ``ticket``, if by itself it makes users not all right, as
-            an alert would; else empty.
+        severity: ``page`` or ``ticket``, if by itself it makes users not all right.
         urgency: ``failure``, ``time``, ``hint`` or ``note``.
-        metric: shows it over time; may be empty.
-        panel: dashboard and panel that show it; may be empty.
-        runbook: what to do at night; may be empty.
     """
 
     topic: str = ""
