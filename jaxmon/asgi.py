@@ -20,7 +20,7 @@ sent: after it, the platform may freeze the process.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.indicators import invocations
 from jaxmon.indicators.recorder import RequestOrigin, recorder
@@ -59,6 +59,9 @@ class Middleware:
     most two seconds: servers may then end the process by a signal.
     """
 
+    request: ClassVar[type[ServedRequest]] = ServedRequest
+    """What a request is recorded as."""
+
     def __init__(self, app: Application) -> None:
         self.app = app
 
@@ -73,7 +76,7 @@ class Middleware:
         route = self._route(scope)
         origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
         frozen = invocations.frozen(route)
-        with ServedRequest(route, origin) as request:
+        with self.request(route, origin) as request:
             exchange = _Request(receive, send, request, origin, frozen=frozen)
             # If nothing is left to send, the request has ended, and no verdict counts.
             try:
@@ -193,6 +196,8 @@ def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
 def _routes(app: Any) -> Iterable[Any]:
     """Return the routes of the application inside *app*, none where it has none."""
     for _ in range(_MAX_DEPTH):
+        # A method of the application.
+        app = getattr(app, "__self__", app)
         if (routes := getattr(app, "routes", None)) is not None:
             return list(routes)
         app = getattr(app, "app", None)

@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     attempt: int | None
     run_state: str | PathLike[str] | None
     run_interval: float
+    frameworks: bool
     release: str
     history: bool
     transfers: bool

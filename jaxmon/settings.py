@@ -232,6 +232,8 @@ class Settings:
             directory of the host, if `run` is set.
         run_interval: Seconds between two writes of that record: what a kill costs of it
             at most.
+        frameworks: Count requests of Starlette, FastAPI and Flask applications that
+            mark none; `jaxmon run` does, unless this is off.
         release: Release of the program, such as the tag of its image, by which boards
             compare its processes; by default, `service.version` of
             `OTEL_RESOURCE_ATTRIBUTES`.
@@ -321,6 +323,7 @@ class Settings:
     )
     run_state: str | None = setting(default=None)
     run_interval: float = setting(default=10.0, give="seconds", within=(0.1, 3600))
+    frameworks: bool = setting(default=False)
     release: str = setting(default="", give="a name")
     history: bool = setting(default=True)
     transfers: bool = setting(default=True)

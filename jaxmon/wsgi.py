@@ -23,7 +23,7 @@ the response, the platform may freeze the process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from jaxmon.indicators import invocations
 from jaxmon.indicators.recorder import CARRIED, recorder
@@ -58,6 +58,9 @@ class WsgiMiddleware:
     any; Flask's are found without it.
     """
 
+    request: ClassVar[type[ServedRequest]] = ServedRequest
+    """What a request is recorded as."""
+
     def __init__(self, app: Application, *, route: FindRoute | None = None) -> None:
         self.app = app
         self._find_route = route
@@ -71,9 +74,7 @@ class WsgiMiddleware:
         route, method = self._route(environ), str(environ.get("REQUEST_METHOD", ""))
         origin = origin_of(route, "http", method, _headers(environ))
         frozen = invocations.frozen(route)
-        exchange = _Exchange(
-            ServedRequest(route, origin), start_response, frozen=frozen
-        )
+        exchange = _Exchange(self.request(route, origin), start_response, frozen=frozen)
         try:
             body = self.app(environ, exchange.start_response)
         except BaseException as error:

@@ -86,6 +86,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
                 calling=calling(snapshot),
+                recognised=snapshot.recognised,
             )
     judged: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):

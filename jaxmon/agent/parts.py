@@ -251,6 +251,11 @@ ROWS: tuple[PartRow, ...] = (
         *("traces", "traces:TracePart", ("indicators",)),
         enabled=lambda wanted: wanted.traces is not False,
     ),
+    PartRow(
+        *("frameworks", "frameworks:Frameworks"),
+        enabled=attrgetter("frameworks"),
+        late=("timer",),
+    ),
     PartRow("events", "eventlog:EventLogging", enabled=attrgetter("log_events")),
     PartRow(
         *("profile", "reports.profile:Profiler", ("routes", "loaded")),

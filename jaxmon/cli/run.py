@@ -68,6 +68,8 @@ def command(
         raise click.UsageError(msg)
     if no_tcp:
         settings["port"] = None
+    if "JAXMON_FRAMEWORKS" not in os.environ:
+        settings.setdefault("frameworks", True)
     for name in ("run_dir", "summary_dir"):
         # The program may change directory before it imports JAX.
         if directory := settings.get(name):

@@ -80,6 +80,7 @@ class Snapshot(Fact):
     Everything that one agent reports, in that *schema*.
 
     Attributes:
+        recognised: frameworks whose requests are counted without a mark.
         run_doubts: why the record of the run is not kept.
         problems: why facts are missing, by the part of the agent that observes them.
         events: from ``/debug/events``, and *recompiles* those of them that are.
@@ -93,6 +94,7 @@ class Snapshot(Fact):
     functions_left_out: int = 0
     compiling: Compiling = Compiling()
     requests: tuple[RouteFacts, ...] = ()
+    recognised: tuple[str, ...] = ()
     steps: tuple[Loop, ...] = ()
     checkpoints: tuple[Checkpoints, ...] = ()
     queues: tuple[QueueFacts, ...] = ()

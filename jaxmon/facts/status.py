@@ -229,7 +229,8 @@ class ProcessVerdict(Fact):
     what they are about. ``pid`` and ``program``, its command line, are known with the
     findings only, as is ``doing``, where its time goes lately, in a sentence.
     ``crashed_seconds`` is how long ago an exception ended it, `None` if none did.
-    ``calling`` is what it calls, if it marks nothing.
+    ``calling`` is what it calls, if it marks nothing, and ``recognised`` are the
+    frameworks whose requests are counted without a mark.
     """
 
     pid: int | None = None
@@ -242,6 +243,7 @@ class ProcessVerdict(Fact):
     doing: str = ""
     crashed_seconds: float | None = None
     calling: CallRate = CallRate()
+    recognised: tuple[str, ...] = ()
 
 
 class AgentSummary(ProcessVerdict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from weakref import ref
 
 from jaxmon.indicators.decorate import F, decorated
@@ -216,7 +216,7 @@ class MarkedRequest:
 
     def __enter__(self) -> OpenRequest:
         outer = entered_request.get()
-        if outer is not None and outer.serving.in_progress():
+        if outer is not None and outer.serving.in_progress() and not _replaced(outer):
             ours = outer.serving
         else:
             # One that has ended is forgotten: this runs in a task that it started,
@@ -290,6 +290,26 @@ class ServedRequest(MarkedRequest):
         """Return *function*, one call of which is this request."""
         make = partial(ServedRequest, self._route, self.origin)
         return decorated(function, make, step=_Step)
+
+
+class RecognisedRequest(ServedRequest):
+    """
+    A request that jaxmon recognised, not marked by the program; one that is marked
+    within it takes its place, after which `replaced` is set.
+    """
+
+    __slots__ = ()
+
+    replaced: ClassVar[bool] = False
+
+
+def _replaced(outer: RequestEntry) -> bool:
+    """Return whether *outer* was recognised, and drop it: a marked one follows."""
+    if not isinstance(outer.by(), RecognisedRequest):
+        return False
+    RecognisedRequest.replaced = True
+    outer.serving.drop()
+    return True
 
 
 class _Step:

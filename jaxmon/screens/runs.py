@@ -266,7 +266,9 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     verdicts = ProcessVerdict(findings=found, verdict=facts.crash)
     if facts.state == "running":
         text, calls = doing(snapshot), calling(snapshot)
-        verdicts = verdicts.replace(doing=text, calling=calls)
+        verdicts = verdicts.replace(
+            doing=text, calling=calls, recognised=snapshot.recognised
+        )
     status = summarise(
         now,
         young=inf,

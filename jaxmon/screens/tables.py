@@ -203,6 +203,9 @@ def requests(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     below = [*more(len(found) - most)]
     if waiting:
         below.append(f"in progress: {', '.join(waiting[:_MOST_ROWS])}")
+    if snapshot.recognised:
+        names = " and ".join(snapshot.recognised)
+        below.append(f"of {names}; recognised, not marked")
     return tabulated("REQUESTS", _REQUESTS, found[:most], below=below)
 
 

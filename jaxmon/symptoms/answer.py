@@ -162,6 +162,9 @@ def _fine(facts: HostFacts) -> str:
         parts.append(f"{amount(sum(rates))} requests a second, and none fails")
         if any(route.recent_failed for route in facts.requests):
             parts[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+        names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
+        if names:
+            parts[-1] += f" (of {' and '.join(names)}; recognised, not marked)"
     running = [loop for loop in facts.loops if loop.age is not None]
     if len(running) == 1 and running[0].rate:
         loop = running[0]

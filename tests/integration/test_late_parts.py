@@ -188,7 +188,12 @@ def test_the_table_is_right() -> None:
     observers that the table names, and has the endpoints that the table says.
     """
     settings = jaxmon.instrument(
-        enabled=False, figures_dir="x", run="x", device_figures=True, log_events=True
+        enabled=False,
+        figures_dir="x",
+        run="x",
+        device_figures=True,
+        log_events=True,
+        frameworks=True,
     ).settings
     context = context_of(jax, settings)
     parts = AgentParts(context, Indicators(1, context.guard, on_error=print))

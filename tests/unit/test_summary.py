@@ -177,6 +177,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "doing": "",
         "crashed_seconds": None,
         "calling": {},
+        "recognised": [],
     }
     assert (down.worker, down.up, down.jax) == ("1", False, None)
 
