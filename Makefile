@@ -103,6 +103,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/python tools/draw_packages.py --check
 	$(BIN)/python tools/write_advice.py --check
 	$(BIN)/python tools/write_symptoms.py --check
+	$(BIN)/python tools/write_json.py --check
 	$(BIN)/python tools/check_tree.py
 	$(BIN)/python tools/check_door.py
 
@@ -126,6 +127,7 @@ generate: $(READY) ## Write the generated files.
 	$(BIN)/python tools/draw_packages.py
 	$(BIN)/python tools/write_advice.py
 	$(BIN)/python tools/write_symptoms.py
+	$(BIN)/python tools/write_json.py
 
 .PHONY: bench
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.

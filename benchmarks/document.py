@@ -1,7 +1,7 @@
 """
-Results in documents, which only the command that measures them writes.
+Results in a document, which only the command that measures them writes.
 
-``results.json`` keeps the latest result of each benchmark; the documents have it
+``results.json`` keeps the latest result of each benchmark; README.md beside it has them
 between markers.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PRODUCT = ("alerts", "dashboards", "exporters", "jaxmon")
-DOCUMENTS = (ROOT / "benchmarks" / "README.md", ROOT / "README.md")
+DOCUMENT = ROOT / "benchmarks" / "README.md"
 _MARKED = r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)"
 
 Results = dict[str, dict[str, Any]]
@@ -44,15 +44,14 @@ def load() -> Results:
 
 
 def write(found: Mapping[str, list[dict[str, Any]]], machine: dict[str, str]) -> None:
-    """Keep the results *found* on this *machine*, and put them into the documents."""
+    """Keep the results *found* on this *machine*, and put them into the document."""
     results = load() if RESULTS.exists() else {}
     for name, rows in found.items():
         results[name] = {"machine": machine, "rows": rows}
     text = json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False)
     RESULTS.write_text(f"{text}\n", encoding="utf-8")
-    for document in DOCUMENTS:
-        before = document.read_text(encoding="utf-8")
-        document.write_text(rendered(before, results), encoding="utf-8")
+    before = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(rendered(before, results), encoding="utf-8")
 
 
 def rendered(text: str, results: Results) -> str:

@@ -2,7 +2,8 @@
 Fail if an internal name of JAX is used outside of `jaxmon/agent/jaxlink/`.
 
 JAX may change any of these names with any release. In one package they can be looked
-through, compared with a release (`make compat`), and listed (docs/jax-internals.md).
+through, compared with a release (`make compat`), and listed in
+docs/contributors/jax-internals.md.
 The rules, for code, not for comments and docstrings:
 
 | Rule | Forbids |

@@ -1,5 +1,5 @@
 """
-Draws the layers of packages into docs/architecture.md and docs/agent.md.
+Draws the layers of packages into docs/contributors/architecture.md.
 
     python tools/draw_packages.py           write the pictures
     python tools/draw_packages.py --check   fail unless they are up to date
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "docs" / name for name in ("architecture.md", "agent.md")]
+PAGE = ROOT / "docs" / "contributors" / "architecture.md"
 # A picture is named after the contract that it shows.
 _PICTURE = re.compile(
     r"(<!-- layers of (?P<contract>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
@@ -87,17 +87,16 @@ def main(arguments: list[str]) -> int:
     if outside:
         print(f"no layer in pyproject.toml has {', '.join(outside)}: add each to one")
         return 1
-    for page in PAGES:
-        text = page.read_text()
-        missing = undescribed(text)
-        if missing:
-            print(f"{page.name} does not describe {', '.join(missing)}; add lines")
-            return 1
-        if "--check" not in arguments:
-            page.write_text(drawn(text))
-        elif drawn(text) != text:
-            print(f"{page.name} is out of date: run python tools/draw_packages.py")
-            return 1
+    text = PAGE.read_text()
+    missing = undescribed(text)
+    if missing:
+        print(f"{PAGE.name} does not describe {', '.join(missing)}; add lines")
+        return 1
+    if "--check" not in arguments:
+        PAGE.write_text(drawn(text))
+    elif drawn(text) != text:
+        print(f"{PAGE.name} is out of date: run python tools/draw_packages.py")
+        return 1
     return 0
 
 

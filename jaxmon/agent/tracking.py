@@ -31,7 +31,7 @@ def log_to(  # noqa: PLR0913 - options, each with a default
     stops or the program ends: then also its findings.
 
     The figures are named ``jaxmon/step_seconds``, ``jaxmon/data_wait_seconds``,
-    ``jaxmon/goodput``, ``jaxmon/compiles`` and so on; `docs/trackers.md` lists them.
+    ``jaxmon/goodput``, ``jaxmon/compiles`` and so on; `docs/reports.md` lists them.
 
     Never blocks the loop: figures are read at the end of a step, about 5 µs for each
     jitted function, and written on a thread of its own. If *tracker* is too slow, rows

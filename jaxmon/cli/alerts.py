@@ -168,7 +168,7 @@ def explain(
     """
     Say what the alert NAME compares, how long, and by which limits.
 
-    Of each series that it reads, the file of the rules has the same sentence.
+    The file of the rules has the same sentence for each series that it reads.
 
     Options:
         slo_file: Objectives and limits.

@@ -28,11 +28,11 @@ def command() -> None:
     """
     Record what a program costs to compile and run, and compare.
 
-    Recorded per function: compiles, recompiles, programs, compile seconds, FLOPs,
-    bytes, fusions and instructions of its latest program, and how long its calls take.
-    A COMMAND is a script, -m, -c or a program. It runs several times, since run times
-    differ from run to run, without JAX's persistent cache, and each program is waited
-    for before the next one starts.
+    For each function it records compiles, recompiles, programs, compile seconds, how
+    long its calls take, and FLOPs, bytes, fusions and instructions of its latest
+    program. A COMMAND is a script, -m, -c or a program. It runs several times, since
+    run times differ from run to run, without JAX's persistent cache. Each program is
+    waited for before the next one starts.
     """
 
 

@@ -20,11 +20,10 @@ def command(
     """
     Compare two runs: what takes longer, or needs more.
 
-    Compared are execution and dispatch time of each function, its compiles and errors,
-    steps, requests, memory, versions and flags. A time is worse if three quarters of
-    its samples exceed nine tenths of those before by a quarter, with 16 on each side.
-    What may be the machine is unclear, and not worse; what has too few samples is
-    listed.
+    It compares execution and dispatch time of each function, its compiles and errors,
+    steps, requests, memory, versions and flags. A time is worse if its 25th percentile
+    is 25 % above the 90th before, with 16 samples on each side. What may be the machine
+    is unclear, and not worse; what has too few samples is listed.
 
     BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
     directory with one, or a running process: its number, pid or name.

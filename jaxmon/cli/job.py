@@ -57,7 +57,7 @@ def why(
     as_json: bool = OF_PROCESS,
 ) -> int:
     """
-    Say whether a job gets on, and which rank holds it up.
+    Say whether a job makes progress, and which rank holds it up.
 
     The others wait for it in a hang, or at every step; the cause is said, too.
 
@@ -72,10 +72,10 @@ def why(
         watch: Print it again and again, until Ctrl-C.
 
     Exit codes:
-      0 all jobs get on, are over, or wait for what may take its time
+      0 all jobs make progress, are over, or wait for what may take its time
       1 a job hangs
       3 no host answered, no process of a job runs there, or it is unknown whether
-        a job gets on
+        a job makes progress
 
     Examples:
       jaxmon job why

@@ -124,6 +124,8 @@ Exit codes of all commands, besides their own:
   130 interrupted by Ctrl-C
   141 output pipe closed
   143 terminated by SIGTERM
+
+What you see, what it is and what to do: jaxmon runbook show symptoms
 """,
 )
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")

@@ -86,10 +86,10 @@ def command(
     """
     List the observed processes of a host, and how they are.
 
-    Of each: its slot (the `worker` label), pid, age and state, how many requests or
-    steps a second it does, its command, and what is wrong with it. A process that
-    crashed is listed until another takes its slot; one that does not respond is
-    "stuck?", one that a signal stopped is "stopped".
+    Each has a row: its slot (the `worker` label), pid, age, state, requests or steps a
+    second, and command. Below it stands what is wrong with it. A process that crashed
+    is listed until another takes its slot. One that does not respond is "stuck?", one
+    that a signal stopped is "stopped".
 
     Options:
         ended: Also list slots whose process finished in order.

@@ -287,7 +287,7 @@ def page(*parts: str) -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-INTERNALS = "docs/jax-internals.md"
+INTERNALS = "docs/contributors/jax-internals.md"
 
 
 def internals() -> str:

@@ -35,6 +35,7 @@ DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
 """A link to the directory in a source tree, the files themselves in a wheel."""
 
 GUIDES = {
+    "symptoms": "By symptom: what you see, what it may be, and what to do.",
     "triage": "Where to look first: compile, data, memory, hardware, network or code.",
     "unknown": "What to do about a problem that has no runbook.",
     "reach": "How to get a shell beside a process, and what the commands print.",
@@ -54,7 +55,9 @@ def command() -> None:
     """
     Show the runbook of an alert, and guides for what has none.
 
-    At a loss? Start with: jaxmon runbook show triage
+    \b
+    By what you see: jaxmon runbook show symptoms
+    With many alerts at once: jaxmon runbook show triage
     """
 
 

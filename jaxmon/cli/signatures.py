@@ -30,7 +30,7 @@ def command() -> None:
     """
     Export what a running process was compiled for, for warm starts.
 
-    `jaxmon warmup` compiles it ahead; docs/warm-starts.md describes the file.
+    `jaxmon warmup` compiles it ahead; docs/persistent-cache.md describes the file.
     """
 
 

@@ -1,6 +1,6 @@
 """
 A signatures file: what each function was compiled for. The format is in
-docs/warm-starts.md.
+docs/persistent-cache.md.
 
 Whatever is not as described there is rejected before anything is imported.
 """
@@ -158,7 +158,7 @@ def parsed(document: Any) -> Document:
     Return *document*, decoded JSON.
 
     Raises:
-        ValueError: it is not as described in docs/warm-starts.md.
+        ValueError: it is not as described in docs/persistent-cache.md.
     """
     found = require_object("the file", document)
     json_text.require_schema(found, SCHEMA)

@@ -179,8 +179,11 @@ class FunctionSummary(Totals):
 
 class FindingSummary(Fact):
     """
-    A finding, and what those of its topic have in common: `jaxmon.symptoms.symptom`
-    and `jaxmon.symptoms.symptom` say what is what.
+    A finding, and what those of its topic have in common; that may be empty.
+
+    Attributes:
+        severity: ``page`` or ``ticket``, if by itself it makes users not all right.
+        urgency: ``failure``, ``time``, ``hint`` or ``note``.
     """
 
     topic: str = ""

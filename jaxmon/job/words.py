@@ -74,13 +74,13 @@ WORDS = {
     ),
     model.SuspectKind.FINISHED: Phrases(
         "has finished its program",
-        "All have to stop after the same step: give them the same number of batches, "
-        "decide on values that all share, and on a signal stop where "
+        "All have to stop after the same step. Give them the same number of batches, "
+        "and decide on values that all share. On a signal, stop where "
         "`multihost_utils.reached_preemption_sync_point` says.",
     ),
     model.SuspectKind.MISSING: Phrases(
         "is reported by no sidecar",
-        "The host is gone, or its sidecar is not among the targets, or the process has "
+        "The host is gone, or its sidecar is not among the targets. Or the process has "
         "no agent, has not joined the job yet, or failed before: see its log.",
     ),
     model.SuspectKind.STOPPED: Phrases(
@@ -138,20 +138,20 @@ WORDS = {
     ),
     model.SuspectKind.LOST: Phrases(
         "ended by an exception about other processes",
-        "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
-        "known.",
+        "That is a consequence. `jaxmon job post-mortem` shows the first failure, if "
+        "it is known.",
         "ended by exceptions about other processes",
     ),
     model.SuspectKind.ELSEWHERE: Phrases(
         "waits on another line,",
-        "Either it runs there what the others do not run, and they wait for it, or it "
-        "reads a result of what all run: then look at the network and at the "
+        "Either it runs something that the others do not run, and they wait for it. Or "
+        "it reads a result of what all run: then look at the network and at the "
         "accelerators.",
     ),
 }
 _ALL_IN_IT = (
-    "All ranks are in it: look at what it waits for, such as storage, and in the logs "
-    "of all for an error, as of a save before."
+    "All ranks are in it: look at what it waits for, such as storage. Search the logs "
+    "of all for an error, such as that of an earlier save."
 )
 _EARLY = (
     "It waits there for all, and the others do not come: look in its log for what made "
@@ -159,8 +159,8 @@ _EARLY = (
 )
 FIRST = "`jaxmon job post-mortem` shows which of them failed first."
 UNCOUNTED = (
-    "None of its ranks has called a function that all run together, or done a step "
-    "that it marks: the job starts, or its calls are not counted, as of functions that "
+    "None of its ranks has called a function that all run together, or done a marked "
+    "step. The job starts, or its calls are not counted, as those of functions that "
     "were jitted before jaxmon started."
 )
 NETWORK = (

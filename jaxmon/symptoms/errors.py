@@ -302,8 +302,8 @@ _FAULTS = {
     "rounded": "Updates of {of.dtype} seem to be lost in rounding: of output {of.name} "
     "of {name}, elements from {of.least:.2g} on ({of.fraction:.0%}) have hardly "
     "changed since call {of.call:,}, although the smaller ones have.",
-    "differs": "{name} returns different values on different devices as one replicated "
-    "array, of which only one device's are read: {named}, in {of.samples:,} sampled "
+    "differs": "{name} returns a replicated array whose values differ between devices; "
+    "a program reads those of one device only: {named}, in {of.samples:,} sampled "
     "calls.",
 }
 FAULTS = {
@@ -437,7 +437,7 @@ SYMPTOMS = (
             missing="only samples of one process show it",
         )
         for topic, sentence, judge in (
-            ("frozen_state", "A state does not change any more.", _frozen),
+            ("frozen_state", "A state no longer changes.", _frozen),
             ("overflowed", "A count wraps around to a negative number.", _faults),
             ("rounded", "Updates of a state are lost in rounding.", _faults),
             ("copies_differ", "Copies of an array differ.", _faults),

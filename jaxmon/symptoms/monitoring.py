@@ -327,7 +327,7 @@ SYMPTOMS = (
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("traffic_stopped", "", "A service gets no requests any more."),
+        *("traffic_stopped", "", "A service no longer gets requests."),
         rule=("JaxmonServiceVanished", _traffic_stopped),
         missing=RULES_ONLY,
     ),

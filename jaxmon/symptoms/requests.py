@@ -344,7 +344,7 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
         "What they waited for is recorded, "
         f"{counted(signatures.recorded, 'signature')}: write it to a file with `jaxmon "
         "signatures export`, and let the next process compile it before it serves "
-        "(docs/warm-starts.md).",
+        "(docs/persistent-cache.md#warm-starts).",
         # Several requests may wait for the same compile.
         seconds=min(waited, snapshot.compile_time),
     )

@@ -337,8 +337,8 @@ def _silent_corruption(limits: Limits) -> Alert:
         expr=(by_device >= limits.deviations).and_(alone, *PROCESS),
         severity=PAGE,
         description=(
-            "One device computes something else than the others, again and again, "
-            "without an error: silent data corruption."
+            "One device repeatedly computes other values than the rest, without an "
+            "error: silent data corruption."
         ),
         summary=(
             "Device {{ $labels.device }} of {{ $labels.instance }} (worker "
@@ -405,8 +405,8 @@ def _double(snapshot: Snapshot) -> Iterator[Finding]:
             first.name,
             f"{first.name} multiplies matrices in float64{more}: jax_enable_x64 is on.",
             (f"set at {first.program.double_at}",) if first.program.double_at else (),
-            "If that is not meant, look for who switches it on, which may be a "
-            "library, and convert the data: float32 takes half the memory, and on "
+            "If that is not meant, look for the code that enables it, perhaps in a "
+            "library, and convert the data. float32 takes half the memory, and on "
             "most accelerators a small part of the time.",
             where=first.program.double_at,
         )

@@ -74,7 +74,7 @@ _START_ANEW = (
     'multiprocessing.get_context("spawn"), or "forkserver".'
 )
 _TAKE_FROM_IT = (
-    "No thread takes from that queue any more. Take results while you put further "
+    "No thread takes from that queue. Take results while you put further "
     "work; before you wait for a thread to end, empty its queue, or let it stop: by an "
     "event that it checks, and put with a timeout."
 )

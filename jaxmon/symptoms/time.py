@@ -49,8 +49,8 @@ _OF_SAVES = (
     "at the end: the next one waits by itself if it must."
 )
 _OF_LOOPS = (
-    "While a coroutine waits without `await`, no other of its event loop gets on. "
-    "Await an asynchronous client, or asyncio.to_thread for the call."
+    "While a coroutine waits without `await`, its event loop runs no other. Await an "
+    "asynchronous client, or asyncio.to_thread for the call."
 )
 
 
@@ -421,7 +421,7 @@ PARTS = (
             ", which another thread had",
         ),
         "Only one thread runs Python at a time. Do this work in another process, such "
-        "as a worker of the loader, or with functions that work on whole arrays in C, "
+        "as a worker of the loader. Or use functions that work on whole arrays in C, "
         "as those of NumPy do.",
         limit="time_lost",
     ),

@@ -33,7 +33,7 @@ def test_names_are_unique_and_documented() -> None:
     """A row can be chosen by its name, and the document has each, in this order."""
     names = [row.name for row in rows.ALL]
     assert len(set(names)) == len(names) >= 30
-    text = (ROOT / "docs" / "faults.md").read_text()
+    text = (ROOT / "tests" / "faults" / "RESULTS.md").read_text()
     assert re.findall(r"(?m)^\| (\w\S*: .*?) \|", text) == names
 
 

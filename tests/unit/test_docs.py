@@ -18,14 +18,23 @@ from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
 from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT, each, require_program
+from tools import write_json
 
 
 GENERATED = {"cli.md", "metrics.md", "settings.md"}
+# Not written by hand, either.
+REFERENCE = GENERATED | {"advice.md", "jax-internals.md", "json.md", "symptoms.md"}
+PAGES = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "contributors").glob("*.md")]
+FOLDERS = (
+    *("alerts", "benchmarks", "dashboards", "docs", "examples", "exporters", "jaxmon"),
+    *("runbooks", "tests", "tools"),
+)
 DOCUMENTS = sorted(
     path
     for pattern in (
         "*.md",
         "docs/*.md",
+        "docs/contributors/*.md",
         "exporters/*/README.md",
         "examples/*.md",
         "runbooks/*.md",
@@ -47,6 +56,16 @@ _OTHER_VARIABLES = {"JAXMON_TARGETS_DIR", "JAXMON_LIBTPU_PYTHON", "JAXMON_PROT"}
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+def files(*endings: str) -> list[Path]:
+    """Return our files with these endings."""
+    return [
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.name.endswith(endings) and "node_modules" not in path.parts
+    ]
 
 
 each_document = each({str(path.relative_to(ROOT)): (path,) for path in DOCUMENTS})
@@ -96,7 +115,7 @@ def test_commands_exist_with_their_options(document: Path) -> None:
         assert given <= known, words
 
 
-@each_document
+@each({str(path.relative_to(ROOT)): (path,) for path in {*DOCUMENTS, *files(".md")}})
 def test_links_lead_somewhere(document: Path) -> None:
     """Files that are linked are there, and so are the headings."""
     for target, heading in re.findall(
@@ -105,6 +124,39 @@ def test_links_lead_somewhere(document: Path) -> None:
         path = document.parent / target if target else document
         assert path.exists(), target
         assert not heading or heading in headings(path), f"{target}#{heading}"
+
+
+def test_pages_that_code_names_are_there() -> None:
+    """A page that a text or a comment names exists, and so does its heading."""
+    found = {
+        (path, *match)
+        for path in files(".py", ".yaml", ".json", ".tpl", "Dockerfile", "Makefile")
+        for match in re.findall(
+            r"(?<![\w/.-])(docs/[\w/-]+\.md)#?([\w-]*)", path.read_text()
+        )
+        if "tests" not in path.parts
+    }
+    assert len(found) > 20
+    for path, target, heading in found:
+        assert (ROOT / target).exists(), (path, target)
+        assert not heading or heading in headings(ROOT / target), (path, target)
+
+
+def test_the_keys_of_json_documents_are_those_of_the_records() -> None:
+    """The reference is that of the records as they are."""
+    assert write_json.PAGE.read_text() == write_json.written()
+
+
+def test_the_index_has_every_page() -> None:
+    """Pages are few, short, and found by task."""
+    index = (ROOT / "docs" / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", index))
+    names = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES}
+    assert names - {"README.md"} <= linked
+    written = [path for path in PAGES if path.name not in REFERENCE]
+    assert len(written) <= 28
+    text = "".join(path.read_text() for path in (*written, ROOT / "README.md"))
+    assert len(text.split()) <= 45_000
 
 
 @each_document

@@ -199,7 +199,7 @@ def test_a_rank_that_waits_on_another_line_is_named() -> None:
     said = text(job)
     assert "rank 7 (host-0, pid 1007) waits on another line, train.py:40, for" in said
     assert "has not dispatched call 51 of train_step" in said
-    assert "or it reads a result of what all run: then look at the network" in said
+    assert "Or it reads a result of what all run: then look at the network" in said
     assert "ranks 0-6 wait for results of train_step, call 51 (train.py:60)" in said
 
 
@@ -281,7 +281,7 @@ def test_without_any_measure_nothing_is_claimed() -> None:
     some = [report(n, calls=None, age=None) for n in range(4)]
     job = judged(*some)
     assert job.state is JobState.UNKNOWN
-    assert "the job starts, or its calls are not counted" in text(job)
+    assert "The job starts, or its calls are not counted" in text(job)
 
 
 def test_a_rank_that_has_no_processor_is_mentioned() -> None:

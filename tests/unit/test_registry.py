@@ -114,6 +114,6 @@ def test_what_is_left_out_is_not_loaded() -> None:
 
 def test_collectors_are_in_the_picture() -> None:
     """The picture of the architecture names each collector that reads a source."""
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/contributors/architecture.md").read_text()
     picture = page.split("```")[1]
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", picture)] == []

@@ -278,8 +278,8 @@ CASES: dict[str, Case] = {
         "train.step multiplies matrices in float64: jax_enable_x64 is on.",
         (),
         (
-            "If that is not meant, look for who switches it on, which may be a "
-            "library, and convert the data: float32 takes half the memory, and on "
+            "If that is not meant, look for the code that enables it, perhaps in a "
+            "library, and convert the data. float32 takes half the memory, and on "
             "most accelerators a small part of the time."
         ),
     ),

@@ -72,7 +72,7 @@ def test_the_page_has_every_limit():
     A site finds there what a limit is about; those of jobs are what jobs read. What a
     row lacks, it says why.
     """
-    page = (ROOT / "docs/symptoms.md").read_text()
+    _, _, page = (ROOT / "docs/symptoms.md").read_text().partition("\n## ")
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
     assert {len(row) for row in rows} == {8}
     assert [row for row in rows if not all(cell.strip("| ") for cell in row)] == []
@@ -80,6 +80,15 @@ def test_the_page_has_every_limit():
     job = "".join(path.read_text() for path in (ROOT / "jaxmon/job").glob("*.py"))
     read = set(re.findall(r"\b(?:limits|Limits\(\)\))\.(\w+)", job)) & LIMITS.keys()
     assert read == {name for one in SYMPTOMS.values() for name in one.ranks}
+
+
+def test_the_page_begins_with_what_newcomers_see():
+    """Ten rows name symptoms and pages that exist, here and in the terminal."""
+    first, _, _ = (ROOT / "docs/symptoms.md").read_text().partition("\n## ")
+    guide = (ROOT / "runbooks/symptoms.md").read_text()
+    seen = re.findall(r"^\| \*\*(.+?)\*\* \|", first, re.MULTILINE)
+    assert seen == re.findall(r"^## (.+)$", guide, re.MULTILINE)
+    assert len(seen) == 10
 
 
 def test_each_symptom_stands_once():

@@ -2,9 +2,9 @@
 The signatures of a process, bounded, without user objects.
 
 A call is described so that another process can compile for it: JSON, whose format is in
-docs/warm-starts.md. The text is built from what JAX has already computed for the call:
-no user code runs. Leaves of equal type share it. It is decoded only if the signatures
-are exported.
+docs/persistent-cache.md. The text is built from what JAX has already computed for the
+call: no user code runs. Leaves of equal type share it. It is decoded only if the
+signatures are exported.
 """
 
 from __future__ import annotations

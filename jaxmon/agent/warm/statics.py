@@ -1,6 +1,6 @@
 """
 Values that a signature holds as they are: static arguments, and what a pytree class
-keeps beside its leaves. JSON, whose format is in docs/warm-starts.md.
+keeps beside its leaves. JSON, whose format is in docs/persistent-cache.md.
 
 Functions, classes and constants of modules are recorded by reference, so that another
 process finds them where the program had them. Describing runs no user code.

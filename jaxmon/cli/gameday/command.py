@@ -268,11 +268,11 @@ def command(
     """
     Break programs on purpose, and check that alerts fire.
 
-    For each SCENARIO, starts a real JAX program and a sidecar, waits until no alert
-    fires, breaks the program, waits for the alert, mends the program, and waits until
-    the alert is resolved. The alerts are those of `jaxmon alerts build`, 60 times as
-    fast as in production, in a Prometheus and an Alertmanager that are started for
-    this; a fault counts as detected when the notification arrives.
+    For each SCENARIO, it starts a real JAX program and a sidecar, and waits until no
+    alert fires. Then it breaks the program, waits for the alert, mends the program, and
+    waits until the alert is resolved. The alerts are those of `jaxmon alerts build`, 60
+    times as fast as in production, in a Prometheus and an Alertmanager of its own. A
+    fault counts as detected when the notification arrives.
 
     With --against, the programs run here and the alerts are those of your Prometheus,
     which must scrape what is written to --targets. At production speed, an alert takes

@@ -39,9 +39,9 @@ def command(
     """
     Show live whether users are all right, and what processes do.
 
-    At the top stands the answer, with its reasons; below, each process with what is
-    wrong with it, its rates, errors, latency, compiles and memory; at the bottom,
-    accelerators. Keys: Enter opens a process, s sorts, ? explains all of them, q quits.
+    The answer stands at the top, with its reasons. Each process follows, with what is
+    wrong with it, its rates, errors, latency, compiles and memory, and the accelerators
+    at the bottom. Keys: Enter opens a process, s sorts, ? explains all, q quits.
     Nothing needs to be installed or to run besides the programs.
 
     Options:

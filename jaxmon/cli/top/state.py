@@ -57,7 +57,7 @@ HELP = (
     "Rates, errors, P95 and compiles are of the last minute. P95 is that of the "
     "slowest route, or else of the slowest loop. Memory is that of the devices, or "
     "else of the process on its host. A process that is stuck does not respond, or "
-    "its loop or a compile does not get on."
+    "its loop or a compile makes no progress."
 )
 """What the columns say."""
 

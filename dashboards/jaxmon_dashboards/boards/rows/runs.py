@@ -27,7 +27,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
     missing = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
     yield timeseries(3205, "Stuck ranks")(
         stuck.worst(q.FEW),
-        text="Time since the last call of processes of a job that do not get on; empty "
+        text="Time since the last call of processes of a job without progress; empty "
         "otherwise. In a hang most of them wait for the device, and the cause is a "
         "process in another state. `jaxmon job why` says on which line it is.",
         alerts=("JaxmonRankStuck",),

@@ -1,9 +1,9 @@
 """
 Every internal name of JAX that jaxmon uses, and what is missing without it.
 
-Data only, for people and tools: ``docs/jax-internals.md``, `jaxmon doctor`, the lint
-rule and the tests read it. The agent does not: the other modules of `jaxlink` use the
-names directly.
+Data only, for people and tools: ``docs/contributors/jax-internals.md``, `jaxmon
+doctor`, the lint rule and the tests read it. The agent does not: the other modules of
+`jaxlink` use the names directly.
 """
 
 from __future__ import annotations
