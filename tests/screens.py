@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main as jaxmon
-from tests.helpers.browser import chromium, resize
+from tests.helpers.browser import DESKTOP, PHONE, TABLET, chromium, resize
 from tests.helpers.processes import (
     ROOT,
     Console,
@@ -47,6 +48,8 @@ ENOUGH = 60.0
 
 _PATIENCE = 180.0
 _PAUSE = 1.0
+# Seconds in which charts follow a new size.
+_DRAWN = 0.5
 _LONGER = 10.0
 # A line of a report has at least so many columns.
 _COLUMNS, _LINES = 80, 24
@@ -162,11 +165,15 @@ class Screens:
         environ = {"JAXMON_RUN_DIR": str(self._run_dir), "COLUMNS": str(_COLUMNS)}
         return CliRunner().invoke(jaxmon, words, env=environ).stdout
 
-    def picture(self, screen: str, path: Path) -> None:
-        """Save a picture of a *screen* in the browser."""
+    def pictures(self, screen: str, stem: Path) -> None:
+        """Save pictures of a *screen* in the browser, of each size and scheme."""
         self._chrome.switch_to.window(self._tabs[screen])
-        resize(self._chrome, 1440, height=self._height())
-        self._chrome.save_screenshot(str(path))
+        for width, scheme in product((PHONE, TABLET, DESKTOP), ("light", "dark")):
+            resize(self._chrome, width, scheme=scheme)
+            resize(self._chrome, width, height=self._height(), scheme=scheme)
+            time.sleep(_DRAWN)
+            path = stem.with_name(f"{stem.name}-{width}-{scheme}.png")
+            self._chrome.save_screenshot(str(path))
 
     def close(self) -> None:
         """Close the tabs."""
@@ -235,7 +242,7 @@ class Case:
             stem = directory / f"{self.name}-{screen.replace(' ', '-')}"
             stem.with_suffix(".txt").write_text(self.screens.raw(screen))
             if screen in PAGES:
-                self.screens.picture(screen, stem.with_suffix(".png"))
+                self.screens.pictures(screen, stem)
 
     def verdicts(self) -> list[str]:
         """Return whether each screen accuses the program, which has no mistake."""

@@ -34,6 +34,9 @@ AGENT_DIED = _slots.flag(
 AGENT_ENDED_SECONDS = _slots.gauge(
     "Time since the last process of this slot ended, while its counts are still served."
 )
+AGENT_FINISHED_SECONDS = _slots.gauge(
+    "Time since the last process of this slot finished, until another takes the slot."
+)
 
 _host = Sheet("Host", SIDECAR)
 

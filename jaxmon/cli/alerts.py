@@ -184,8 +184,8 @@ def explain(
     from jaxmon_alerts.rules.explanation import limits_of
 
     slos = slo.load(slo_file)
-    name = FORMER_NAMES.get(name, name)
-    found = explained(name, slos)
+    name, _, symptom = FORMER_NAMES.get(name, name).partition("/")
+    found = [of for of in explained(name, slos) if symptom in ("", of.alert.symptom)]
     if not found:
         names = {alert.name for alert in all_alerts(slos)}
         close = difflib.get_close_matches(name, names, 3, 0.4)
@@ -208,6 +208,7 @@ def _alert(
     now = values or (lambda _: [])
     return {
         "name": alert.name,
+        "symptom": alert.symptom,
         "severity": alert.severity,
         "description": alert.description,
         "for": alert.for_,
@@ -222,7 +223,8 @@ def _alert(
 
 def _lines_of(alert: Mapping[str, Any]) -> Iterator[str]:
     held = f" for {alert['for']}" if alert["for"] else ""
-    yield f"{alert['name']}, {alert['severity']}: {alert['description']}"
+    part = f"/{alert['symptom']}" if alert["symptom"] else ""
+    yield f"{alert['name']}{part}, {alert['severity']}: {alert['description']}"
     yield f"It fires if this holds{held}:"
     yield f"  {alert['expr']}"
     yield from (f"  {value}" for value in alert["values"])

@@ -111,7 +111,7 @@ def show(
         if title := found.get(spelling):
             if heir := FORMER_NAMES.get(title):
                 output.line(f"{title} is no alert any more; see {heir}:", err=True)
-            title = heir or title
+            title = (heir or title).partition("/")[0]
             text = _selecting(title, dict(labels), slo_file)
             document = {"name": title, "text": text}
             output.result(document, text, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
@@ -40,6 +41,10 @@ class Observations(NamedTuple):
     def mean(self) -> float | None:
         """Mean of the observed values, `None` without any."""
         return self.sum / self.observed if self.observed > 0 else None
+
+    def above(self, value: float) -> float:
+        """Return the number of observations above the first bound from *value* on."""
+        return self.observed - self.counts[bisect_left(self.bounds, value)]
 
     def since(self, before: Self | None) -> Self:
         """Return what was observed since *before*; all of it after a restart."""

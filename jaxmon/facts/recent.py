@@ -435,3 +435,11 @@ class HostFacts(NamedTuple):
     accelerators: Sequence[AcceleratorSummary]
     verdict: HostVerdict
     limits: Limits
+
+    def took(self, route: str) -> dict[str, Observations]:
+        """Return how long the requests to *route* took lately, by outcome."""
+        found: dict[str, list[Observations]] = defaultdict(list)
+        for key, observed in self.lately.distributions(catalog.REQUEST_SECONDS).items():
+            if key[1] == route and observed.observed:
+                found[key[2]].append(observed)
+        return {outcome: every for outcome, of in found.items() if (every := total(of))}

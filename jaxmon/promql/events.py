@@ -21,23 +21,17 @@ from jaxmon.promql import Counter, Expr, Matcher, RecordedSeries
 from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
-RESTARTED, RETURNED = (
-    f"worker:{catalog.COUNTING_SECONDS.name}:{what}"
-    for what in ("restarted", "returned")
-)
-"""Recorded for what counts in the same group: processes since its last evaluation."""
-
-CONDITIONS = {
-    RESTARTED: "Processes that started again since the last evaluation of the group.",
-    RETURNED: "Processes that are older than Prometheus has known them.",
+_PROCESSES = {
+    "restarted": "Processes that started again since the last evaluation of the group.",
+    "returned": "Processes that are older than Prometheus has known them.",
 }
-"""What these are, in a sentence each."""
-
-_GROUP = "sloth_id"
 _PARTS = {
+    "latest": "The latest sample since the last evaluation, if it is not 0.",
+    "there": "The sample of now, if it is not 0.",
     "restarted": "0 for series that started again.",
     "lapsed": "The last sample of series that the sample before lacks.",
     "unknown": "Series of processes that are older than they have been known.",
+    "before": "From what is counted, if not the sample before.",
 }
 
 
@@ -46,14 +40,18 @@ class Evaluation:
     """
     When rules count: each *interval*, that of their group, samples that may be stored
     with a *delay*, longer than the scrape timeout; what is stored later is not counted.
-    Scrapes that fail within *memory* lose nothing. The *group* is in the names of
-    its `RESTARTED` and `RETURNED`.
+    Scrapes that fail within *memory* lose nothing. The *group* is in the names of what
+    `conditions` record.
     """
 
     interval: str = "30s"
     delay: str = "15s"
     memory: str = "5m"
     group: str = ""
+
+    def name(self, processes: str) -> str:
+        """Return the name of the *processes* that the group records."""
+        return f"worker:{self.group or 'jaxmon'}:{processes}"
 
     @property
     def before(self) -> str:
@@ -73,12 +71,18 @@ class Evaluation:
 
 
 def counted(
-    counter: Counter, when: Evaluation, of: Metric | str, *, rare: bool = False
+    counter: Counter,
+    when: Evaluation,
+    of: Metric | str,
+    *,
+    rare: bool = False,
+    kept: bool = False,
 ) -> Expr:
     """
     Return by how much each series rose since the previous evaluation; of a *rare* rise,
-    only where there is one, which is cheaper. What rules record for it is named *of* a
-    metric, or of what else no other group counts.
+    only where there is one, which is cheaper; if most series are 0, those that are not
+    are *kept*, which is cheaper still. What rules record for it is named *of* a metric,
+    or of what else no other group counts.
 
     A series that falls started again, as does one whose process did. These, and new
     ones of a new process or of one that is known, count in full. A series that returns
@@ -91,48 +95,49 @@ def counted(
     Between two evaluations, the last process counts to its end, and others as far as
     they were seen.
     """
-
-    def some(series: Expr) -> Expr:
-        return series > 0 if rare else series
-
-    now = some(counter.latest(when.interval, back=when.delay))
-    there, before = (
-        some(counter.total().offset(back)) for back in (when.delay, when.before)
-    )
-    last = some(counter.latest(when.memory, back=when.before))
+    now = counter.latest(when.interval, back=when.delay)
+    there, before = (counter.total().offset(back) for back in (when.delay, when.before))
+    last = counter.latest(when.memory, back=when.before)
     counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
     young = counting < durations.seconds(when.memory)
-    restarted, returned = (
-        promql.recorded(name, promql.eq(_GROUP, when.group))
-        for name in (RESTARTED, RETURNED)
-    )
+    restarted, returned = (promql.recorded(when.name(of)) for of in _PROCESSES)
+    if rare:
+        now, before, last = now > 0, before > 0, last > 0
+    if kept:
+        # To select all series takes the most time.
+        there = _recorded(there > 0, of, "there")
+        now, before = _recorded(now, of, "latest"), there.offset(when.interval)
+        # What Prometheus recorded before it was killed is not of this evaluation.
+        now = promql.recorded_over("last", now, 1)
+    # Of most series, what was before is the sample before. Anything else is recorded:
+    # of few series, mostly of none, so that what is made of it costs little.
+    restarts = there.and_(restarted, *SCRAPED_LABELS) * 0
+    lapsed = last.unless(before).unless(young, *SCRAPED_LABELS)
     if not when.group:
-        # In one expression: events have many series, and each selection counts.
-        # While scrapes fail, everything has ended.
-        before = before.or_(last.unless(young, *SCRAPED_LABELS))
-        # If the series is not there, its last sample is of the process before.
-        rise = ((now - before) >= 0).unless(there.and_(restarted, *SCRAPED_LABELS))
-        return some(rise.or_(now.unless(returned, *SCRAPED_LABELS)))
-    # The same in parts: objectives have few series, with long selectors.
-    parts = {
-        "restarted": there.and_(restarted, *SCRAPED_LABELS) * 0,
-        "lapsed": last.unless(before).unless(young, *SCRAPED_LABELS),
-        "unknown": now.unless(before).and_(returned, *SCRAPED_LABELS),
-    }
-    restarts, lapsed, unknown = (
-        part.record("worker", of, name, _PARTS[name]) for name, part in parts.items()
-    )
-    other = restarts.or_(lapsed).or_(unknown)
-    other = other.record(
-        *("worker", of, "before"), "From what is counted, if not the sample before."
-    )
-    return some(((now - other.or_(before)) >= 0).or_(now))
+        other = _recorded(restarts.or_(lapsed), of, "before")
+        other = promql.recorded_over("last", other, 1)
+        new = now.unless(returned, *SCRAPED_LABELS)
+        rise = ((now - other.or_(before)) >= 0).or_(new)
+        return rise > 0 if rare else rise
+    # The same in parts: objectives have long selectors.
+    unknown = now.and_(returned, *SCRAPED_LABELS)
+    restarts = _recorded(restarts, of, "restarted")
+    lapsed = _recorded(lapsed, of, "lapsed")
+    unknown = _recorded(unknown, of, "unknown")
+    other = _recorded(restarts.or_(lapsed).or_(unknown), of, "before")
+    return ((now - other.or_(before)) >= 0).or_(now)
 
 
-def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
+def _recorded(part: Expr, of: Metric | str, name: str) -> Expr:
+    return part.record("worker", of, name, _PARTS[name])
+
+
+def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[RecordedSeries]:
     """Yield what a group has to record before it counts metrics, *ours* or others'."""
-    yield RESTARTED, _restarted(when)
-    yield RETURNED, _returned(when, ours=ours)
+    for name, expr in zip(
+        _PROCESSES, (_restarted(when), _returned(when, ours=ours)), strict=True
+    ):
+        yield RecordedSeries(when.name(name), expr, _PROCESSES[name])
 
 
 def _restarted(when: Evaluation) -> Expr:
@@ -172,10 +177,14 @@ INTERVAL = "1m"
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What is recorded of a counter, or of a histogram's sum, *by* labels."""
+    """
+    What is recorded of a counter, or of a histogram's sum, *by* labels. That of *many*
+    series is not 0.
+    """
 
     metric: Metric
     by: tuple[str, ...] = ()
+    many: bool = False
 
     @property
     def name(self) -> str:
@@ -185,7 +194,9 @@ class Events:
 
     def record(self, when: Evaluation) -> RecordedSeries:
         """Return how they are recorded."""
-        rise = counted(self._counter, when, self.metric, rare=not self.by)
+        rare = not self.by
+        kept = rare and not self.many
+        rise = counted(self._counter, when, self.metric, rare=rare, kept=kept)
         sentence = f"New since the last evaluation. {self.metric.help}"
         return RecordedSeries(
             self.name, rise.sum(*self.by) if self.by else rise, sentence
@@ -207,9 +218,9 @@ class Events:
 
 
 ERRORS = Events(catalog.ERRORS)
-COMPILES = Events(catalog.COMPILES)
-COMPILE_SECONDS = Events(catalog.COMPILE_SECONDS)
-RECOMPILES = Events(catalog.RECOMPILES)
+COMPILES = Events(catalog.COMPILES, many=True)
+COMPILE_SECONDS = Events(catalog.COMPILE_SECONDS, many=True)
+RECOMPILES = Events(catalog.RECOMPILES, many=True)
 CACHE_LOOKUPS = Events(catalog.PERSISTENT_CACHE_REQUESTS)
 CACHE_WRITES = Events(catalog.PERSISTENT_CACHE_WRITES)
 CACHE_ERRORS = Events(catalog.PERSISTENT_CACHE_ERRORS)
@@ -242,7 +253,6 @@ EVERY = (
 
 def recorded(when: Evaluation) -> Iterator[RecordedSeries]:
     """Yield what is recorded of evaluations *when*."""
-    for name, expr in conditions(when):
-        yield RecordedSeries(name, expr, CONDITIONS[name])
+    yield from conditions(when)
     for events in EVERY:
         yield events.record(when)

@@ -276,7 +276,7 @@ def recorded(
 
 
 def recorded_over(
-    function: Literal["min", "sum"], series: Expr, window: int | str
+    function: Literal["last", "min", "sum"], series: Expr, window: int | str
 ) -> Expr:
     """
     Return the values of a recorded *series* aggregated over *window*, in seconds or

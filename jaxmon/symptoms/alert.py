@@ -39,27 +39,30 @@ MONITORING_ALERT = "JaxmonMonitoringDegraded"
 FORMER_NAMES = {
     "JaxmonAcceleratorIdle": "JaxmonTimeLost",
     "JaxmonAcceleratorUnderused": "JaxmonTimeLost",
-    "JaxmonAgentHookInactive": MONITORING_ALERT,
+    "JaxmonAgentHookInactive": f"{MONITORING_ALERT}/hook_inactive",
     "JaxmonCacheHitRateBudgetBurn": "JaxmonRecompileStorm",
-    "JaxmonCheckpointAge": "JaxmonCheckpointFailed",
-    "JaxmonColdLatency": "JaxmonColdStartBudgetBurn",
-    "JaxmonColdStarts": "JaxmonColdStartBudgetBurn",
-    "JaxmonCollectorDown": MONITORING_ALERT,
+    "JaxmonCheckpointAge": "JaxmonCheckpointFailed/checkpoint_age",
+    "JaxmonColdLatency": "JaxmonColdStartBudgetBurn/cold_latency",
+    "JaxmonColdStarts": "JaxmonColdStartBudgetBurn/cold_requests",
+    "JaxmonCollectorDown": f"{MONITORING_ALERT}/collector_down",
     "JaxmonCompileSlow": "JaxmonColdStartBudgetBurn",
     "JaxmonDataStarvation": "JaxmonTimeLost",
-    "JaxmonExportFailing": MONITORING_ALERT,
-    "JaxmonGpuEccErrors": "JaxmonGpuFault",
-    "JaxmonGpuNeedsReset": "JaxmonGpuFault",
-    "JaxmonGpuXid": "JaxmonGpuFault",
-    "JaxmonKeyReuse": "JaxmonCheckFailed",
-    "JaxmonNcclStuck": "JaxmonRankStuck",
-    "JaxmonNotReady": "JaxmonWarmupFailed",
-    "JaxmonRankSlow": "JaxmonStraggler",
-    "JaxmonSpansDropped": MONITORING_ALERT,
-    "JaxmonTpuRuntimeDown": MONITORING_ALERT,
-    "JaxmonWebConfigFailed": MONITORING_ALERT,
+    "JaxmonExportFailing": f"{MONITORING_ALERT}/export",
+    "JaxmonGpuEccErrors": "JaxmonGpuFault/ecc",
+    "JaxmonGpuNeedsReset": "JaxmonGpuFault/reset",
+    "JaxmonGpuXid": "JaxmonGpuFault/xid",
+    "JaxmonKeyReuse": "JaxmonCheckFailed/key_reuse",
+    "JaxmonNcclStuck": "JaxmonRankStuck/nccl",
+    "JaxmonNotReady": "JaxmonWarmupFailed/not_ready",
+    "JaxmonRankSlow": "JaxmonStraggler/rank_slow",
+    "JaxmonSpansDropped": f"{MONITORING_ALERT}/spans",
+    "JaxmonTpuRuntimeDown": f"{MONITORING_ALERT}/tpu_runtime",
+    "JaxmonWebConfigFailed": f"{MONITORING_ALERT}/web_config",
 }
-"""Names of alerts until the last release, and those whose runbooks have theirs."""
+"""
+Names of alerts until the last release, and where their runbooks and conditions are now:
+the name, and the label `symptom` after a slash.
+"""
 
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
@@ -146,6 +149,11 @@ class Alert:
             of = self.name or self.summary
             msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(labels)}"
             raise ValueError(msg)
+
+    @property
+    def symptom(self) -> str:
+        """Which condition of its name it is; empty if that has one."""
+        return dict(self.labels).get("symptom", "")
 
     @property
     def kept(self) -> frozenset[str]:

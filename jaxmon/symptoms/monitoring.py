@@ -44,9 +44,15 @@ _REASON = (
 
 def _target_down(limits: SiteLimits) -> Alert:
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
-    ours = gauge_over(catalog.BUILD_INFO, "last", limits.duration("1d")).max("job")
+    ours = (
+        gauge(catalog.BUILD_INFO)
+        .max("job")
+        .record(
+            *("job", catalog.BUILD_INFO, "ours"), "Jobs that have jaxmon's metrics."
+        )
+    )
     return Alert(
-        expr=promql.up().equals(0).and_(ours, "job"),
+        expr=promql.up().equals(0).and_(ours.latest(limits.duration("1d")), "job"),
         for_=limits.target_down_for,
         summary=(
             "Target {{ $labels.instance }} of job {{ $labels.job }} does not "

@@ -349,12 +349,30 @@ def lost_loops(window: str) -> Expr:
     """Return by how many processes a loop ran within *window* that is gone."""
     metric, by = catalog.STEP_AGE_SECONDS, ("job", "loop")
     processes = gauge_over(metric, "last", window).max(*PROCESS, "loop").count(*by)
-    # Counts of a process that finished are served for some minutes.
-    finished = gauge_over(catalog.AGENT_ENDED_SECONDS, "last", window).max("job")
-    lost = processes.unless(gauge(metric).max(*by)).unless(finished, "job")
+    lost = processes.unless(gauge(metric).max(*by)).unless(_finished(window), "job")
     return lost.record(
         *("loop", metric, "lost"),
         f"Processes of a loop that ran within {window} and is gone, and none finished.",
+    )
+
+
+def _finished(window: str) -> Expr:
+    """Return the jobs of which a process finished within *window*."""
+    age = gauge_over(catalog.AGENT_FINISHED_SECONDS, "last", window)
+    return (age < durations.seconds(window)).max("job")
+
+
+def over(window: str, lately: str) -> Expr:
+    """
+    Return the jobs of which a process finished within *window*, or is shown to have;
+    none of which others ran *lately*, and no process finished since.
+    """
+    ran = gauge_over(catalog.RUNTIME_INFO, "last", lately).max("job")
+    finished = gauge_over(catalog.AGENT_FINISHED_SECONDS, "last", window).max("job")
+    return finished.unless(ran.unless(_finished(lately), "job"), "job").record(
+        *("job", catalog.AGENT_FINISHED_SECONDS, "over"),
+        f"Jobs of which a process finished within {window}, unless others ran within "
+        f"{lately} and none has finished since.",
     )
 
 
@@ -386,17 +404,20 @@ _OF_RUNS = {
 }
 
 
-def paged(but: str, limits: SiteLimits) -> Expr:
-    """Return the jobs about whose run another alert than *but* paged of late."""
-    page, window = limits.page, limits.duration("1h")
+def paged(but: str, limits: SiteLimits, window: str = "") -> Expr:
+    """
+    Return the jobs about whose run another alert than *but*, or any if it is empty,
+    paged within *window*, or of late.
+    """
+    page, window = limits.page, window or limits.duration("1h")
     others = "|".join(name for name in _OF_RUNS if name != but)
     fired = promql.alerts(
         promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)
     )
     latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
     return latest.record(
-        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{_OF_RUNS[but]}"),
-        f"Jobs with another page about their run within {window}.",
+        *("job", "run", f"paged_but_{_OF_RUNS[but]}" if but else f"paged{window}"),
+        f"Jobs about whose run one of these alerts paged within {window}.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon.limits import Limits
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import A_PROCESS, Alert
-from jaxmon.symptoms.symptom import NO_SCREEN, Symptom
+from jaxmon.symptoms.symptom import Symptom
 
 
 def _replica_hangs(limits: Limits) -> Alert:
@@ -35,16 +35,16 @@ def _replica_slow(limits: Limits) -> Alert:
     )
 
 
-_ALERT = "JaxmonReplicaSlow"
+_ALERT, _OTHERS = "JaxmonReplicaSlow", "a host does not see the other replicas"
 SYMPTOMS = (
     Symptom(
         *("replica_hangs", "F8", "One process of a service answers no request."),
         rule=(_ALERT, _replica_hangs),
-        missing=NO_SCREEN,
+        missing=_OTHERS,
     ),
     Symptom(
         *("replica_slow", "F7", "One process of a service is slower than the others."),
         rule=(_ALERT, _replica_slow),
-        missing=NO_SCREEN,
+        missing=_OTHERS,
     ),
 )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.reading import total
 from jaxmon.facts.recent import MINUTE, HostFacts
 from jaxmon.facts.status import Reason, RequestSummary
 from jaxmon.host.formats import durations
@@ -111,6 +110,7 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
             _failing(route, lately, limits)
             or (None if inherited else _failed(route, limits))
             or _stuck(route, limits)
+            or _lost_callers(route, facts)
             or _left(route, facts)
             or _waiting(lately, limits)
             or _slow(route, limits)
@@ -242,19 +242,31 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
+def _lost_callers(route: RequestSummary, facts: HostFacts) -> Reason | None:
+    """Judge callers who waited and left as failed requests, as the objective does."""
+    limits, lately = facts.limits, facts.requests_lately[route.route]
+    took = facts.took(route.route)
+    left = took.get(recorded.GIVEN_UP)
+    if left is None or len(took) == 1 or not (waited := left.above(limits.left_after)):
+        return None
+    finished = (lately.recent or 0.0) - left.observed + waited
+    severity = _many_fail((lately.recent_failed or 0.0) + waited, finished, limits)
+    if severity is None:
+        return None
+    text = (
+        f"{waited:,.0f} callers of {clean(route.route)} left after more than "
+        f"{limits.left_after:g} s in the last {period(lately.recent_seconds)}."
+    )
+    return _of_route("requests", severity, text, route)
+
+
 def _left(route: RequestSummary, facts: HostFacts) -> Reason | None:
     """Judge whether callers give up on a route that answers none, as the alert."""
-    limits = facts.limits
-    lately = [
-        (key[2], observed)
-        for key, observed in facts.lately.distributions(catalog.REQUEST_SECONDS).items()
-        if key[1] == route.route and observed.observed
-    ]
-    given_up = recorded.GIVEN_UP
-    found = total(observed for outcome, observed in lately if outcome == given_up)
+    limits, took = facts.limits, facts.took(route.route)
+    found = took.get(recorded.GIVEN_UP)
     if (
         found is None
-        or any(outcome != given_up for outcome, _ in lately)
+        or len(took) > 1
         or found.observed < limits.cancelled_requests
         or not (found.mean or 0.0) > seconds_in(limits.cancelled_after)
     ):

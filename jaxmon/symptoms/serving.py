@@ -116,7 +116,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("queue", "F8", "A queue grows and never drains.", FAILURE),
-        *(_queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
+        *(_queues, catalog.QUEUE_DEPTH, "Serving: Queue depth"),
         severity=TICKET,
         missing="how deep is too deep is the service's; an objective can say it",
     ),

@@ -184,7 +184,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             description="A training process ended, and none replaced it.",
             summary=f"{who}{ended}.",
         )
-    window = limits.finished_within
+    finished = recorded.over(limits.finished_within, limits.died_seen)
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -195,12 +195,9 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
         )
         what = ", ".join(f"{label} {value}" for label, value in run.match)
-        finish = catalog.AGENT_ENDED_SECONDS
-        finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
-        finished = gauge_over(finish, "last", window, *match).count()
         # Its loops page themselves if they end in the middle.
         broken = lost.where(*match).latest(limits.died_within).count()
-        over = count.equals(0).and_(finished.or_(broken))
+        over = count.equals(0).and_(finished.where(*match).count().or_(broken))
         yield Alert(
             expr=(count < run.processes).unless(over),
             for_=limits.died_for,

@@ -147,6 +147,27 @@ def few_failing(number: float) -> Scene:
     )
 
 
+def leaving(number: float, *, took: float = 30.0) -> Scene:
+    """So many callers in ten minutes who wait so long, beside thousand who need not."""
+    worker, many = Worker(), int(number)
+    earlier = reading(worker, at=START)
+    worker.requests(many, "client_error", took=took)
+    worker.requests(900)
+    before = reading(worker, at=START + 540)
+    worker.requests(100)
+    labels = f'{WHERE},route="{ROUTE}",outcome="%s",start="warm"'
+    name, metric = f"jaxmon_requests_total{{{labels}}}", "jaxmon_request_seconds"
+    labels %= "%s", "client_error"
+    found = {
+        name % ("%s", "success"): counting(100),
+        name % ("%s", "client_error"): counting(number / 10),
+        f"{metric}_count{{{labels}}}": counting(number / 10),
+        f"{metric}_sum{{{labels}}}": counting(number / 10 * took),
+        f'{metric}_bucket{{{labels},le="10.0"}}': counting(number / 10 * (took <= 10)),
+    }
+    return counted(found, status(worker, before=before, earlier=earlier).answer.reasons)
+
+
 def slower(times: float) -> Scene:
     """Binary fractions, whose sums are exact."""
     worker = Worker()
@@ -373,6 +394,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     hanging: ("hanging", (70, 300, 360, 420)),
     given_up: ("hanging", (4, 5, 6)),
     few_failing: ("requests", (0, 5, 6)),
+    leaving: ("requests", (0, 5, 6)),
     partial(requests, 10_000, outcome="error"): (
         "requests",
         (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032),
@@ -391,14 +413,8 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     oom: ("oom", (0, 1)),
     leak: ("leak", (0, 2**20)),
     host_growth: ("host_memory_growth", (0, 1)),
-    partial(checks, "checks", "determinism"): (
-        "determinism",
-        (0, 1),
-    ),
-    partial(checks, "gradient_checks", "gradient"): (
-        "gradients",
-        (0, 1),
-    ),
+    partial(checks, "checks", "determinism"): ("determinism", (0, 1)),
+    partial(checks, "gradient_checks", "gradient"): ("gradients", (0, 1)),
     no_progress: ("no_progress", (2, 3, 4)),
     recompile: ("recompile", (1, 2, 3)),
     spent("data_wait"): ("data_wait", (0.25, 0.3, 0.35)),
@@ -463,6 +479,11 @@ def expected(name: str, job: str, due: Sequence[str], at: float) -> dict[str, An
             for one in due
         ],
     }
+
+
+def test_callers_who_leave_at_once_are_no_failures() -> None:
+    """Neither on a screen nor for the alert."""
+    assert leaving(100, took=9.0).reasons == ()
 
 
 def test_all_that_has_both_is_compared() -> None:

@@ -22,7 +22,7 @@ TARGET = {"cluster", "namespace", "job", "pod", "instance"}
 # What the golden page of the sidecar lacks: it comes from the container, from what
 # happens to a job or a GPU, from Prometheus, or from another exporter.
 BESIDE = re.compile(
-    r"jaxmon_container_|jaxmon_call_age_|jaxmon_agent_ended_|http_request_|up$"
+    r"jaxmon_container_|jaxmon_call_age_|jaxmon_agent_(ended|finished)_|http_request_|up$"
     r"|process_resident_|jaxmon_device_memory_bytes|jaxmon_device_info"
 )
 # Small ones, and the alerts that they are about.

@@ -203,44 +203,44 @@ def test_counts_of_short_processes_are_exact(tmp_path):
 COUNTED = (
     'sum by (route) (sum_over_time(slo:{}:delta{{sloth_slo="request-error"}}[1h]))'
 )
+EVENTS = "sum by (route) (sum_over_time(worker:{}:delta[1h]))"
 
 
-def counted(tmp_path, worlds, *, exact):
+def counted(tmp_path, worlds, *, exact, event=""):
     """
     Have promtool evaluate *worlds*, each with a route of its own, and compare with what
-    the rules can know: it is never more, and the same if *exact*, else almost.
+    the rules can know: it is never more, and the same if *exact*, else almost. Counted
+    are requests, or *event*, a counter of which rises are rare.
     """
-    groups = [
-        one
-        for one in needed((ALERT,), shipped())
-        if one["name"] == "jaxmon-slo-request-error-short"
-    ]
+    name = "jaxmon-events" if event else "jaxmon-slo-request-error-short"
+    groups = [one for one in shipped().recording if one["name"] == name]
+    metric = event or "jaxmon_requests"
+    rules = {"events": EVENTS.format(event)}
+    if not event:
+        rules = {what: COUNTED.format(what) for what in ("events", "errors")}
     series: dict[str, str] = {}
     for number, one in enumerate(worlds):
         slot = f'job="web",instance="{number}:1",worker="0"'
         own = f'{slot},route="/{number}",start="warm"'
-        found = one.series("jaxmon_requests_total", own, "outcome")
+        found = one.series(f"{metric}_total", own, "outcome")
         series |= {
-            name if "requests" in name else name.replace(own, slot): values
+            name if metric in name else name.replace(own, slot): values
             for name, values in found.items()
         }
-        ledger = one.ledger(30, 15)
-        for what, truth in (
-            ("events", sum(ledger.values())),
-            ("errors", ledger.get("error", 0)),
-        ):
+        ledger = one.ledger(60 if event else 30, 15)
+        truths = {"events": sum(ledger.values()), "errors": ledger.get("error", 0)}
+        for what in rules:
             length = one.length // 5
-            series[f'{what}{{route="/{number}"}}'] = f"{truth}+0x{length}"
+            series[f'{what}{{route="/{number}"}}'] = f"{truths[what]}+0x{length}"
     at = f"{worlds[0].length}s"
     tests = []
-    for what in ("events", "errors"):
-        rules = COUNTED.format(what)
+    for what, rule in rules.items():
         if exact:
-            wrong = [f"({rules} or {what} * 0) != on (route) {what}"]
+            wrong = [f"({rule} or {what} * 0) != on (route) {what}"]
         else:
             wrong = [
-                f"{rules} > on (route) {what}",
-                f"sum({rules}) < 0.99 * sum({what})",
+                f"{rule} > on (route) {what}",
+                f"sum({rule}) < 0.99 * sum({what})",
             ]
         tests += [{"expr": one, "eval_time": at, "exp_samples": []} for one in wrong]
     evaluate(tmp_path, groups, series, sampled="5s", promql_expr_test=tests)
@@ -293,6 +293,17 @@ def test_random_lives_are_counted(number, seed, tmp_path):
     that are born at any moment; four intervals of scrapes.
     """
     counted(tmp_path, [world(1000 * seed + one) for one in range(number)], exact=True)
+
+
+@pytest.mark.parametrize("event", ["jaxmon_internal_errors", "jaxmon_recompiles"])
+@pytest.mark.parametrize("failures", [0.0, 0.05])
+def test_rare_events_of_random_lives_are_counted(event, failures, tmp_path):
+    """
+    As requests are, once a minute: what is mostly 0, of which the rules keep the rest,
+    and what is not. Exactly, if processes live for two evaluations.
+    """
+    worlds = [world(one, failures=failures, shortest=8) for one in range(50)]
+    counted(tmp_path, worlds, exact=not failures, event=event)
 
 
 @pytest.mark.parametrize(

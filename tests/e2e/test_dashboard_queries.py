@@ -77,7 +77,6 @@ EMPTY_ON_CPU = {
     "Accelerator memory in use": NO_ACCELERATOR,
     "Accelerators up": NO_ACCELERATOR,
     "Load by accelerator": NO_ACCELERATOR,
-    "Power vs limit": NO_ACCELERATOR,
     "Throttled accelerators": NO_ACCELERATOR,
     "Throttling by reason": NO_ACCELERATOR,
     "NVLink traffic": NO_ACCELERATOR,
@@ -165,6 +164,7 @@ def program(
         environ=clean_environ(
             run_dir,
             PORT=str(port),
+            JAXMON_RELEASE="v1",
             JAXMON_RUN_STATE=str(cache.with_name("run")),
             JAX_COMPILATION_CACHE_DIR=str(cache),
             JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",

@@ -1,9 +1,12 @@
 """The landing page in a real browser: content, updates, phones, hostile names."""
 
+import re
+
 import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
+from jaxmon.host.formats.layout import UNITS
 from tests.fakes.nvml.build import build
 from tests.helpers.browser import (
     CONTRAST,
@@ -11,11 +14,13 @@ from tests.helpers.browser import (
     HOSTILE,
     LONG,
     PHONE,
+    TABLET,
     accessibility_faults,
     answer,
     cells,
     console,
     findings,
+    focused,
     open_page,
     require_axe,
     resize,
@@ -56,7 +61,7 @@ def test_process_that_dies_is_marked(chrome, exporter, agent):
     assert text(chrome, "#state") == "live · 0 processes"
 
 
-@pytest.mark.parametrize("width", some([PHONE, DESKTOP]))
+@pytest.mark.parametrize("width", some([TABLET, PHONE, DESKTOP]))
 def test_page_fits_its_width(chrome, exporter, agent, width):
     """Neither a phone nor a desktop scrolls sideways, whatever the names."""
     agent.calls[LONG] = agent.calls["x" * 120] = 7
@@ -256,3 +261,54 @@ def test_text_has_contrast(chrome, exporter, scheme):
     open_page(chrome, exporter("--port", "0", "--demo").url, scheme=scheme)
     until(lambda: cells(chrome, "functions"), "the functions")
     assert chrome.execute_script(CONTRAST) == []
+
+
+def test_numbers_stay_with_their_units(chrome, exporter, agent):
+    """On a phone, too, no line breaks between them, in values and in sentences."""
+    agent.overview = recompiling("train.step", errors={"trace_error": 3})
+    agent.respond(160, "error")
+    open_page(chrome, exporter("--port", "0").url, PHONE)
+    until(lambda: len(findings(chrome)) > 1, "the findings")
+    shown = chrome.execute_script(
+        "return document.body.innerText + [...document.querySelectorAll("
+        "'[data-label]')].map(one => one.dataset.label)"
+    )
+    assert [found[0] for found in re.finditer(rf"{UNITS}.*", shown)] == []
+    assert "\N{NO-BREAK SPACE}%" in shown
+
+
+@pytest.mark.parametrize(
+    "width", [PHONE, pytest.param(DESKTOP, marks=pytest.mark.exhaustive)]
+)
+def test_the_keyboard_reaches_everything_in_order(chrome, exporter, agent, width):
+    """From the top to the bottom, once, with a visible outline each time."""
+    agent.overview = recompiling("train.step")
+    for number in range(40):
+        agent.calls[f"serve.f{number}"] = 5.0
+    open_page(chrome, exporter("--port", "0").url, width)
+    until(lambda: findings(chrome), "the findings")
+    until(lambda: cells(chrome, "functions"), "the functions")
+    stops = focused(chrome)
+    names = [name for name, _ in stops]
+
+    assert [name for name, seen in stops if not seen] == []
+    assert "Runbook JaxmonRecompileStorm" in names
+    assert "pid 7" in names
+    assert ("Hit rate" in names) == (width == DESKTOP)
+    assert names[-4:] == [
+        *("Show all 41", "Metrics", "Summary as JSON", "History as JSON")
+    ]
+
+
+def test_nothing_moves_for_those_who_prefer_that(chrome, exporter):
+    """Without the preference, what is out of date fades; with it, at once."""
+    url = exporter("--port", "0").url
+    moving = (
+        "return [...document.querySelectorAll('*')].filter(one => { const style ="
+        " getComputedStyle(one); return parseFloat(style.transitionDuration) > 0 ||"
+        " parseFloat(style.animationDuration) > 0; }).length"
+    )
+    open_page(chrome, url)
+    assert chrome.execute_script(moving) > 0
+    resize(chrome, DESKTOP, motion="reduce")
+    assert chrome.execute_script(moving) == 0

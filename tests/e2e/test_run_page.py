@@ -9,10 +9,13 @@ import pytest
 
 from jaxmon.screens.html.page import files_of
 from tests.helpers.browser import (
+    CONTRAST,
     DESKTOP,
     PHONE,
+    TABLET,
     accessibility_faults,
     console,
+    focused,
     require_axe,
     resize,
 )
@@ -51,9 +54,10 @@ def open_report(
         pytest.param("train.step", PHONE, "dark", marks=pytest.mark.exhaustive),
         (INJECTION, PHONE, "light"),
         (LONG, PHONE, "dark"),
+        (LONG, TABLET, "light"),
         pytest.param(LONG, DESKTOP, "dark", marks=pytest.mark.exhaustive),
     ],
-    ids=["desktop", "phone", "markup", "long on a phone", "long"],
+    ids=["desktop", "phone", "markup", "long on a phone", "long on a tablet", "long"],
 )
 def test_it_opens_from_a_file_without_a_network(chrome, tmp_path, name, width, scheme):
     """Its style applies, it loads nothing, no name does anything or sticks out."""
@@ -111,3 +115,22 @@ def test_no_accessibility_fault(chrome, tmp_path, width, scheme):
     open_report(chrome, tmp_path, "train.step", width, scheme=scheme)
 
     assert accessibility_faults(chrome) == []
+    assert chrome.execute_script(CONTRAST) == []
+    stops = focused(chrome)
+    assert len(stops) > 1
+    assert [name for name, seen in stops if not seen] == []
+
+
+@pytest.mark.parametrize("width", [PHONE, TABLET, DESKTOP])
+def test_numbers_fill_their_rows(chrome, tmp_path, width):
+    """As many as there are: no hole is left, whatever the width."""
+    open_report(chrome, tmp_path, "train.step", width)
+    holes = (
+        "const all = document.querySelector('dl').getBoundingClientRect(), rows = {};"
+        "for (const one of document.querySelectorAll('dl > div')) {"
+        " const box = one.getBoundingClientRect();"
+        " rows[box.top] = Math.max(rows[box.top] || 0, box.right); }"
+        "return Object.values(rows).filter(right => right < all.right - 2)"
+    )
+    assert chrome.execute_script(holes) == []
+    assert chrome.execute_script("return document.querySelector('dl > div') !== null")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 
-PHONE, DESKTOP = 390, 1280
+PHONE, TABLET, DESKTOP = 390, 768, 1280
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _AXE = ROOT / "tools/accessibility/node_modules/axe-core/axe.min.js"
 
 
@@ -43,9 +44,14 @@ def chromium() -> Iterator[Chrome]:
 
 
 def resize(
-    chrome: Chrome, width: int, *, height: int = 900, scheme: str = "light"
+    chrome: Chrome,
+    width: int,
+    *,
+    height: int = 900,
+    scheme: str = "light",
+    motion: str = "no-preference",
 ) -> None:
-    """Let *chrome* have a window, or a phone's screen, in a colour scheme."""
+    """Let *chrome* have a window, or a phone's screen, and what its user prefers."""
     chrome.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {
@@ -55,10 +61,9 @@ def resize(
             "mobile": width == PHONE,
         },
     )
-    chrome.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia",
-        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
-    )
+    prefers = {"prefers-color-scheme": scheme, "prefers-reduced-motion": motion}
+    features = [{"name": name, "value": value} for name, value in prefers.items()]
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def console(chrome: Chrome) -> list[str]:
@@ -166,23 +171,23 @@ def open_page(chrome: Chrome, url: str, width: int = DESKTOP, **options: str) ->
 
 
 def text(chrome: Chrome, selector: str) -> str:
-    return str(
-        chrome.execute_script(
-            "const found = document.querySelector(arguments[0]);"
-            "return found?.checkVisibility() ? found.innerText : ''",
-            selector,
-        )
+    """Return the visible text of the first such element; any space is a plain one."""
+    found = chrome.execute_script(
+        "const found = document.querySelector(arguments[0]);"
+        "return found?.checkVisibility() ? found.innerText : ''",
+        selector,
     )
+    return str(found).replace(_NO_BREAK, " ")
 
 
 def cells(chrome: Chrome, table: str) -> list[list[str]]:
-    """Return the visible text of each cell of *table*, row by row."""
+    """Return the `text` of each cell of *table*, row by row."""
     rows: list[list[str]] = chrome.execute_script(
         "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map("
         "row => [...row.cells].map(cell => cell.innerText.trim()))",
         f"#{table}",
     )
-    return rows
+    return [[cell.replace(_NO_BREAK, " ") for cell in row] for row in rows]
 
 
 def answer(chrome: Chrome) -> tuple[str, str]:
@@ -214,4 +219,45 @@ for (const node of document.querySelectorAll('body *')) {
   if (ratio < 4.5) low.push([node.innerText, ratio]);
 }
 return low;
+"""
+
+
+def focused(chrome: Chrome) -> list[tuple[str, bool]]:
+    """
+    Press Tab until the focus has been everywhere; return what it was on, and whether
+    the outline is visible there: drawn, within the window's width, and not cut off.
+    """
+    found: list[tuple[str, bool]] = []
+    chrome.execute_script("scrollTo(0, 0); document.activeElement.blur()")
+    for _ in range(_MOST_STOPS):
+        for kind in ("rawKeyDown", "keyUp"):
+            key = {"type": kind, "key": "Tab", "windowsVirtualKeyCode": 9}
+            chrome.execute_cdp_cmd("Input.dispatchKeyEvent", key)
+        stop = chrome.execute_script(_FOCUSED)
+        if stop is None or (found and stop == found[0]):
+            break
+        found.append(tuple(stop))
+    return found
+
+
+_MOST_STOPS = 100
+# Returns what is focused, and whether its outline is visible; null if nothing is.
+_FOCUSED = """
+const node = document.activeElement;
+if (!node || node === document.body) return null;
+const style = getComputedStyle(node), box = node.getBoundingClientRect();
+const room = parseFloat(style.outlineOffset) + parseFloat(style.outlineWidth) - 1;
+const within = ({left, top, right, bottom}) => box.left - room >= left
+  && box.top - room >= top && box.right + room <= right && box.bottom + room <= bottom;
+let seen = node.checkVisibility({visibilityProperty: true})
+  && style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2
+  && box.width > 1 && box.height > 1 && within({left: 0, top: 0, right: innerWidth,
+    bottom: innerHeight});
+for (let outer = node.parentElement; outer !== document.body;) {
+  const {overflow, clipPath} = getComputedStyle(outer);
+  if (clipPath !== "none") seen = false;
+  if (overflow === "hidden" && !within(outer.getBoundingClientRect())) seen = false;
+  outer = outer.parentElement;
+}
+return [node.innerText?.trim().split("\\n")[0] || node.id || node.tagName, seen];
 """

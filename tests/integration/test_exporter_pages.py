@@ -106,7 +106,7 @@ def test_page_and_catalogue_agree(exporter, tmp_path):
     others = {name for name in expected if "_mig_" in name or "_retired_" in name}
     others |= {"jaxmon_gpu_process_memory_bytes", "jaxmon_gpu_vgpu_licensed"}
     # No process ended.
-    others.add("jaxmon_agent_ended_seconds")
+    others |= {"jaxmon_agent_ended_seconds", "jaxmon_agent_finished_seconds"}
     # They name ranks of a job in trouble.
     others |= {"jaxmon_nccl_rank_lag", "jaxmon_nccl_missing_processes"}
     # That is for --otlp.

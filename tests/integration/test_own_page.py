@@ -85,7 +85,9 @@ def test_page_of_a_program_equals_its_books(run_dir: Path, tmp_path: Path) -> No
     # The same holds for what may be read there as for the metrics.
     assert agent["program"] == ""
     assert agent["findings"] is None
-    assert "not shown on a program's own port" in summary["findings"]["trouble"]
+    trouble = summary["findings"]["trouble"]
+    assert "not shown on a program's own port" in trouble
+    assert "run `jaxmon explain 0` on its host" in trouble
     everything = json.dumps([summary, history]) + page
     for secret in (CONFIDENTIAL, name, str(tmp_path)):
         assert secret not in everything

@@ -14,7 +14,7 @@ from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
 from jaxmon.promql.events import Evaluation, conditions, counted
-from jaxmon_alerts.slo.recording import RuleGroup, complete
+from jaxmon_alerts.slo.recording import RuleGroup, complete, recording
 from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import failures, page_of, up
 from tests.helpers.preloaded import run_preloaded, start_preloaded
@@ -198,7 +198,7 @@ RULES = {
 def rules(directory: Path) -> Path:
     """Write rules that count as our objectives do, each second, after slow scrapes."""
     when = Evaluation(interval="1s", delay="4s", memory="5m")
-    found = [{"record": name, "expr": expr} for name, expr in conditions(when)]
+    found = [recording(it) for it in conditions(when)]
     found += [
         {"record": f"test:{name}", "expr": counted(one, when, name).sum("job")}
         for name, one in RULES.items()

@@ -14,7 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.agent.end_writer import EndWriter
-from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
+from jaxmon.catalog import (
+    AGENT_CRASHES,
+    AGENT_DIED,
+    AGENT_FINISHED_SECONDS,
+    AGENT_STARTS,
+)
 from jaxmon.cli.main import main
 from jaxmon.facts import ending, endings
 from jaxmon.facts.ending import FINISHED
@@ -29,6 +34,7 @@ from tests.helpers.processes import (
     run_python,
     until,
 )
+from tests.helpers.sidecars import left, rewrite, values
 from tests.job.served import sidecar
 
 
@@ -40,6 +46,7 @@ def batches():
     yield 1
     raise OSError("the disk is gone")
 """
+FINISHED_SECONDS = f'{AGENT_FINISHED_SECONDS.name}{{worker="0"}}'
 LOOP = "for _ in jaxmon.steps([1, 2]):\n"
 
 
@@ -100,6 +107,7 @@ def test_a_process_that_finishes_has_not_died(run_dir, agents, end, code):
     """At the end of the program, by its own decision or a user's: nothing crashed."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 0, {"": 0})
+    assert 0 <= page_of(agents)[FINISHED_SECONDS] < 90
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,7 @@ def test_a_process_that_does_not_finish_has_died(run_dir, agents, end, code, loo
     """However it ended otherwise, with the loop that it ran."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 1, {loop: 1})
+    assert FINISHED_SECONDS not in page_of(agents)
 
 
 def test_a_successor_ends_the_death_of_a_process(run_dir: Path, agents: Agents) -> None:
@@ -128,6 +137,30 @@ def test_a_successor_ends_the_death_of_a_process(run_dir: Path, agents: Agents) 
     assert seen(agents) == (1, 1, {"train": 1})
     with waiting(run_dir, "print('go', flush=True)\nsys.stdin.readline()\n"):
         assert seen(agents) == (2, 1, {"": 0})
+
+
+def test_what_finished_stays_marked(run_dir: Path, agents: Agents) -> None:
+    """
+    A day later, when its counts are no longer served, and by a sidecar that is started
+    only then; until another process takes the slot, although that dies.
+    """
+    run(run_dir, f"{LOOP}    pass")
+    record, day = left(run_dir), 86400.0
+    assert record.time is not None
+    assert record.boottime is not None
+    earlier = {name: getattr(record, name) - day for name in ("time", "boottime")}
+    earlier["counted_until"] = record.counted_until - day
+    rewrite(run_dir / "agent-0.end", record.replace(**earlier))
+    for _ in range(2):
+        with sidecar(run_dir, enabled="agents") as address:
+            page = values(http_get(f"http://{address}/metrics"))
+        assert day <= page[FINISHED_SECONDS] < day + 90
+        assert not [name for name in page if "steps_total" in name]
+
+    with waiting(run_dir, "print('go', flush=True)\nsys.stdin.readline()\n") as process:
+        assert FINISHED_SECONDS not in page_of(agents)
+        process.kill()
+    assert FINISHED_SECONDS not in page_of(agents)
 
 
 def test_a_crash_loop_is_counted(run_dir: Path, agents: Agents) -> None:

@@ -67,7 +67,7 @@ job/text.py: INDENT * 3; INDENT * 4; _MOST_GROUPS; _MOST_JOBS; _MOST_OF_A_STACK;
 job/verdict.py: _RHYTHM
 job/waiting.py: len(text) < 8
 job/words.py: SCHEMA
-screens/html/charts.py: _FEWEST; _GAP; _HEIGHT; _WIDTH
+screens/html/charts.py: _BEYOND; _DAY; _FEWEST; _GAP; _HEIGHT; _WIDTH
 screens/html/page.py: _FEW; _FEW_CAUSES; _FEW_ROWS
 screens/runs.py: MOST_BYTES; SCHEMA; _DIGITS; _LARGE; _LONGEST; _ROOMS
 screens/tables.py: _LONG_SECONDS; _WORTH_SECONDS

@@ -215,8 +215,8 @@ COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min; 1 min 13 s for recompiles
 
 RECOMPILES (latest first)
   train.step: shape 36, dtype 1
-    argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 identical, 2.0
-        s, 10 s ago)
+    argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 identical,
+        2.0 s, 10 s ago)
     argument x: float32[64] → bfloat16[64] (1.9 s, 16 min 40 s ago)
   train.evaluate.<locals>.the_metrics_of_one_batch: static_argument 1
     Advice: Make it an ordinary argument, or limit it to a few values; objects

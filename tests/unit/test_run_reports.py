@@ -92,7 +92,7 @@ def full(name: str = "train.step") -> Facts:
 
 
 class Page(HTMLParser):
-    """The elements, the attributes and the text of a page."""
+    """The elements, the attributes and the text of a page, as it is read."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._inside != "style" and data.strip():
-            self.text.append(data)
+            self.text.append(re.sub(r"(?<=\d)\xa0|\xa0(?=\d)", " ", data))
             if self._inside == "h2":
                 self.headings.append(data)
 

@@ -1,5 +1,8 @@
 """What keys mean, what a refresh sends, and what is marked, sorted and shown."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from jaxmon.cli import output
@@ -10,7 +13,13 @@ from jaxmon.cli.top.terminal import BLANK, Line, line
 from jaxmon.cli.top.views import host_view, process_view
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import (
+    FindingSummary,
+    HostVerdict,
+    Latency,
+    ProcessVerdict,
+    RequestSummary,
+)
 from jaxmon.host.formats.layout import columns
 from jaxmon.limits import Limits
 
@@ -245,3 +254,71 @@ def test_a_crash_is_the_worst() -> None:
     ]
     assert isinstance(processes[0], ProcessView)
     assert processes[0].verdict == "It ended without finishing."
+    seen = Seen(found.summary(), processes, 1000.0)
+    opened = process_view(processes[0], seen, State(), width=80, height=24)
+    assert texts(opened)[texts(opened).index("FINDINGS") + 1] == "  not known"
+
+
+REASON = " ".join(f"word{number}" for number in range(60))
+
+
+def shown(width: int, height: int) -> list[str]:
+    """Return the first screen, where two processes have a long finding."""
+    found = seen(3)
+    finding = FINDING.replace(verdict=REASON)
+    first, *others = found.processes
+    views = [
+        replace(one, agent=one.agent.replace(findings=(finding,))) for one in others
+    ]
+    found = replace(found, processes=[first, *views])
+    return texts(
+        host_view(found, State(), name="", width=width, height=height, plain=False)
+    )
+
+
+def test_a_wide_terminal_shows_findings_whole() -> None:
+    """Where all have room; else, and on 80 columns, each takes a line."""
+    wide = shown(200, 50)
+    assert " ".join(" ".join(wide).split()).count(REASON) == 2
+    assert all(columns(one) <= 200 for one in wide)
+
+    for width, height in ((200, 14), (80, 24)):
+        low = [one for one in shown(width, height) if "word0 " in one]
+        assert len(low) == 2
+        assert all("\N{HORIZONTAL ELLIPSIS}" in one for one in low)
+
+
+def test_tables_are_as_wide_as_they_need() -> None:
+    """On a wide terminal values stand beside their names; on 80 columns as before."""
+    found = seen(1)
+
+    def row(width: int) -> str:
+        lines = texts(
+            process_view(
+                found.processes[0], found, State(opened=True), width=width, height=50
+            )
+        )
+        return next(one for one in lines if one.startswith("  train"))
+
+    assert columns(row(200)) < 80
+    assert columns(row(80)) == 80
+    assert row(200).split() == row(80).split()
+
+
+def test_no_number_is_cut() -> None:
+    """The widest of each column has room, as it is shown there."""
+    route = RequestSummary(route="r", latency=Latency(p50=80.0, p95=719.0, p99=8e4))
+    found = seen(1)
+    (process,) = found.processes
+    summary = process.summary.replace(requests=(route,))
+    agent = process.agent.replace(resident_bytes=0.988 * 1024**3)
+    process = replace(process, agent=agent, summary=summary)
+    found = replace(found, processes=[process])
+    for width in (80, 200):
+        host = host_view(found, State(), name="", width=width, height=24, plain=False)
+        opened = process_view(
+            process, found, State(opened=True), width=width, height=24
+        )
+        text = "\n".join(texts(host) + texts(opened))
+        assert "0.988 GiB" in text
+        assert re.search(r"r .* 1 min +11 min +22 h ", text)

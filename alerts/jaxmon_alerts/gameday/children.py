@@ -197,6 +197,7 @@ def environ(run_dir: str, *, scale: float) -> Mapping[str, str]:
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         **inherited,
         **durations,
+        "JAXMON_RELEASE": "demo",
         "JAXMON_RUN_DIR": run_dir,
     }
 

@@ -276,7 +276,7 @@ SINCE = "job:jaxmon_alerts:since"
 """Since when each alert fires, by what it is about, as a Unix timestamp."""
 
 SUBJECT = ("severity", "alertname", "job", "instance", "uuid", "subject")
-_ABOUT = ("route", "function", "loop")
+_ABOUT = ("route", "function", "loop", "name", "state")
 _ALERT = ("alertname", "severity", "job", "instance", "worker", "uuid", *_ABOUT)
 
 

@@ -192,6 +192,17 @@ WAITING = OverviewRule(
     ),
     text="Maximum of processes in a loop, as a fraction of 5m,",
 )
+SPENDING = OverviewRule(
+    catalog.WALL_SECONDS,
+    "most5m",
+    lambda window: (
+        counter(catalog.WALL_SECONDS)
+        .rate(window.recent)
+        .sum(*PROCESS, "state")
+        .max("job", "state")
+    ),
+    text="Fraction of 5m that the process with most spends in a state,",
+)
 CHECKPOINT_AGE = OverviewRule(
     catalog.ACTIVITY_AGE_SECONDS,
     "checkpoint_min",
@@ -206,6 +217,7 @@ SPIKES = counted(events.SPIKES, *_NAMED)
 
 _TRAINING = (
     *(STEPS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, GOODPUT, WAITING),
+    SPENDING,
     *(CHECKPOINT_AGE, ITEMS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )
@@ -227,22 +239,12 @@ WORST_RECOMPILES = OverviewRule(
     ),
     text="Rate per second within 5m of the function and process with most",
 )
-LOOKUPS = counted(events.CACHE_LOOKUPS, "job", "result")
-LOOKUP_HITS = OverviewRule(
-    catalog.PERSISTENT_CACHE_REQUESTS,
-    "hit_ratio5m",
-    ratio(
-        LOOKUPS(eq("result", "hit")).sum("job").or_(LOOKUPS().sum("job") * 0),
-        LOOKUPS().sum("job"),
-    ),
-    text="Fraction within 5m that were hits",
-)
 PROGRAMS = gauged(catalog.PROGRAM_INFO, "count", *PROCESS)
 ERRORS = counted(events.ERRORS, *_FUNCTION, "kind")
 
 SELDOM = (
     *(RECOMPILES, WORST_RECOMPILES),
-    *(LOOKUPS, LOOKUP_HITS, PROGRAMS, ERRORS),
+    *(PROGRAMS, ERRORS),
 )
 
 # --- FLOPs --------------------------------------------------------------------------

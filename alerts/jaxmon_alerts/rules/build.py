@@ -28,6 +28,7 @@ from jaxmon.symptoms import (
     memory,
     monitoring,
     recompiles,
+    recorded,
     replicas,
     requests,
     results,
@@ -47,6 +48,7 @@ from jaxmon.symptoms.alert import (
 )
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.starts import young_ratio
+from jaxmon.symptoms.steps import STALLED_SLO
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_alerts, recorded_power
@@ -193,10 +195,15 @@ def all_alerts(
 ) -> tuple[Alert, ...]:
     """Return every alert; `SloError` if an override or local limit concerns none."""
     slos, options = slos or slo_module.load(), options or RuleOptions()
+    limits = SiteLimits.of(slos.limits, options.scale, (), slos.site.severity(PAGE))
     alerts = [
         *causes(slos, options.scale),
         *(alert for slo in slos for alert in bucket_alerts(slo, options.scale)),
-        *(alert for slo in slos for alert in burn_alerts(slo, options.scale)),
+        *(
+            _unpaged(alert, slo, limits)
+            for slo in slos
+            for alert in burn_alerts(slo, options.scale)
+        ),
     ]
     changed = overridden(alerts, slos.overrides)
     return tuple(
@@ -234,6 +241,18 @@ def _excepted(alert: Alert, slos: Slos, window: str) -> Iterator[Alert]:
         seen = gauge_over(metric, "last", window, *(eq(*pair) for pair in match))
         alert = replace(alert, expr=alert.expr.unless(seen.max(*labels), *labels))
     yield alert
+
+
+def _unpaged(alert: Alert, slo: Slo, limits: SiteLimits) -> Alert:
+    """Return the *alert* on a budget: no ticket for what the run has paged for."""
+    if alert.severity == PAGE or slo.name != STALLED_SLO:
+        return alert
+    sentence = "Error ratio over one of the windows, if it burns."
+    burning = alert.expr.record("slo", slo.series, "burning", sentence)
+    # For so long do its windows remember an outage.
+    short = max((pair.short for pair in slo.pairs), key=durations.seconds)
+    paged = recorded.paged("", limits, limits.duration(short))
+    return replace(alert, expr=burning.unless(paged, "job"))
 
 
 def all_groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:

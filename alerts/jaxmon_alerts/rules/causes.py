@@ -152,7 +152,7 @@ def overridden(
 
 
 def _condition(alert: Alert) -> str:
-    return f"{alert.name}/{dict(alert.labels).get('symptom', '')}"
+    return f"{alert.name}/{alert.symptom}"
 
 
 def _place(alert: Alert) -> int:

@@ -60,14 +60,12 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     crashing = 'alertname="JaxmonCrashLoop"'
     died, lost = 'alertname="JaxmonTrainingDied"', 'alertname="JaxmonAcceleratorLost"'
     run = 'alertname=~"JaxmonTraining.*|JaxmonServiceVanished"'
-    ended = 'alertname=~"JaxmonTrainingDied|JaxmonAcceleratorLost"'
     inhibitions = (
         ([page, 'slo!=""'], [ticket, 'slo!=""'], [*site.service_labels, *_SAME]),
         # The same, more urgent.
         ([page], [ticket], ["alertname", *service, "route"]),
         ([f'alertname="{DEPLOY_ALERT}"'], [_not(page), *noise], service),
         ([stalled], [_not(stalled), f'slo="{STALLED_SLO}"'], [*service, "loop"]),
-        ([page, ended], [_not(page), f'slo="{STALLED_SLO}"'], service),
         # One outage is one page, and what comes first does not end before the rest.
         ([page, hanging], [page, _not(hanging), 'slo!=""'], [*service, "route"]),
         ([page, failing], [page, _not(failing), 'slo!=""'], [*service, "route"]),

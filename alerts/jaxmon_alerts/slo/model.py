@@ -126,7 +126,7 @@ class Indicator(ABC):
     @staticmethod
     def counted(counter: Counter, when: Evaluation, what: str) -> Expr:
         """Return how much *counter* rose; *what* it counts, for names."""
-        return counted(counter, when, f"{series_name(when.group)}_{what}")
+        return counted(counter, when, f"{when.group}_{what}")
 
     @abstractmethod
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
@@ -184,7 +184,7 @@ class Ratio(Indicator):
             self.counted(counter, when, what)
             .sum(*by)
             .record(
-                *("slo", f"{series_name(when.group)}_{what}", "delta"),
+                *("slo", f"{when.group}_{what}", "delta"),
                 f"Callers who {what.replace('_', ' ')}, since the last evaluation.",
             )
             for counter, what in (
@@ -235,23 +235,18 @@ class LatencyIndicator(Indicator):
         histogram, by = self.histogram.histogram, slo.by
         observed = histogram.count.increase(window).sum(*by) > 0
         found = observed.unless(histogram.at_most(bound).total().count(*by)).record(
-            *("slo", series_name(slo.labels["sloth_id"])),
+            *("slo", slo.series),
             f"without_bucket{bound:g}".replace(".", "_"),
             f"Observations within {window} without the bucket {bound:g}.",
         )
         return found.labelled("le", f"{bound:g}")
 
 
-def series_name(sloth_id: str) -> str:
-    """Return what is between the colons of what is recorded for an objective."""
-    return re.sub(r"\W", "_", sloth_id)
-
-
 def _recorded(number: Expr, when: Evaluation, what: str) -> Expr:
     sentence = (
         f"Events that are {what.replace('_', ' the ')}, since the last evaluation."
     )
-    return number.record("slo", f"{series_name(when.group)}_{what}", "delta", sentence)
+    return number.record("slo", f"{when.group}_{what}", "delta", sentence)
 
 
 def _remaining(events: Expr, good: Expr) -> Expr:
@@ -394,6 +389,11 @@ class Slo:
             "sloth_slo": self.name,
         }
 
+    @property
+    def series(self) -> str:
+        """What is between the colons of what is recorded for it."""
+        return re.sub(r"\W", "_", self.labels["sloth_id"])
+
     def enough(self, pair: Pair) -> Expr:
         """Return the error ratio over the long window of *pair*, of enough errors."""
         window, least = pair.long, f"at least {self.minimum_errors:g} errors"
@@ -412,14 +412,13 @@ class Slo:
             name = f"ratio{window}"
             least = f"{self.minimum_events:g} events and {least}"
         sentence = f"Error ratio over {window}, if there were {least}."
-        return found.record("slo", series_name(self.labels["sloth_id"]), name, sentence)
+        return found.record("slo", self.series, name, sentence)
 
     def short(self, pair: Pair) -> Expr:
         """Return the error ratio over the short window of *pair*, however few."""
         ratio = self.recording(pair.short).max(*self.by) > 0
         sentence = f"Error ratio over {pair.short}, if there were errors."
-        series = series_name(self.labels["sloth_id"])
-        return ratio.record("slo", series, f"ratio{pair.short}_now", sentence)
+        return ratio.record("slo", self.series, f"ratio{pair.short}_now", sentence)
 
     def burning(self, pair: Pair, held: int) -> Expr:
         """Return the error ratio of *pair*, if the short one was high for *held* s."""
@@ -434,7 +433,7 @@ class Slo:
             (self.enough(pair) > least)
             .and_(short)
             .record(
-                *("slo", series_name(self.labels["sloth_id"])),
+                *("slo", self.series),
                 f"burning{pair.long}{pace.replace('.', '_')}",
                 f"Error ratio over {pair.long}, if it is above {least:g} and that over "
                 f"{pair.short} was{lasting}.",

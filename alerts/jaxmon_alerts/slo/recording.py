@@ -19,7 +19,7 @@ from typing import Any, Self
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, RecordedSeries
-from jaxmon.promql.events import CONDITIONS, Evaluation, conditions
+from jaxmon.promql.events import Evaluation, conditions
 from jaxmon.promql.expressions import Identity
 from jaxmon_alerts.slo.model import (
     BUDGET,
@@ -49,7 +49,6 @@ def recording(record: RecordedSeries, **labels: str) -> Rule:
 _INFO = "sloth_slo_info"
 _WHAT = {EVENTS: "Events within", ERRORS: "Bad events within"}
 _SENTENCES = {
-    **CONDITIONS,
     EVENTS: "Events since the last evaluation.",
     ERRORS: "Bad events since the last evaluation.",
     CURRENT_BURN_RATE: f"Error ratio within {WINDOW}, divided by what it may be.",
@@ -142,7 +141,7 @@ def recording_groups(
         # Scaled apart, delay and interval add up to whole seconds.
         fast = _FAST if slo.page else _SLOW
         evaluation = replace(
-            when or Evaluation(), interval=fast, group=slo.labels["sloth_id"]
+            when or Evaluation(), interval=fast, group=slo.series
         ).scaled(scale)
         slow, period = (
             durations.scaled(interval, scale) for interval in (_SLOW, _PERIOD)
@@ -162,8 +161,8 @@ def _counts(slo: Slo, when: Evaluation) -> Iterator[Rule]:
         ours = {
             metric.name for metric in slo.indicator.metrics
         } <= catalog.BY_NAME.keys()
-        for name, expr in conditions(when, ours=ours):
-            yield _rule(slo, name, expr)
+        for found in conditions(when, ours=ours):
+            yield recording(found)
     yield _rule(slo, EVENTS, slo.events(when))
     yield _rule(slo, ERRORS, slo.errors(when))
 

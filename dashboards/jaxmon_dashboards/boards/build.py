@@ -301,7 +301,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("itself", "jaxmon itself", "now-3h"),
         "Whether agents and sidecars work, so that the other boards can be trusted, "
         "and what they cost.",
-        monitoring.glance(slos),
+        monitoring.glance(),
         monitoring.oncall().opened(),
         monitoring.cost(),
         monitoring.debug().opened(),

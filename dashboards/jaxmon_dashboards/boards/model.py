@@ -187,7 +187,7 @@ class PanelOptions(TypedDict, total=False):
             last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
         no_value: text shown if there is no data; by default, what there is none of.
-        sort: title of the column that sorts a table, largest first.
+        sort: title of the column that sorts a table, the largest value first.
     """
 
     width: int
@@ -471,5 +471,5 @@ def _table_problems(panel: Panel) -> Iterator[str]:
     titles = [target.legend for target in panel.targets]
     if not all(titles) or len(set(titles)) < len(titles):
         yield f"has columns {titles}; give each a different title"
-    if panel.sort and panel.sort not in titles:
+    if panel.sort and panel.sort not in (*titles, *map(str.title, panel.labels)):
         yield f"sorts by {panel.sort!r}; its columns are {titles}"

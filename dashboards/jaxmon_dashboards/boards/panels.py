@@ -314,7 +314,8 @@ def _heatmap(panel: Panel, defaults: d.FieldConfig) -> heatmap.Options:
 
 def _table(panel: Panel, defaults: d.FieldConfig) -> table.Options:
     defaults.custom = table.FieldConfig()
-    order = common.TableSortByFieldState(display_name=panel.sort, desc=True)
+    by_value = panel.sort in {target.legend for target in panel.targets}
+    order = common.TableSortByFieldState(display_name=panel.sort, desc=by_value)
     return table.Options(sort_by=[order] if panel.sort else None)
 
 

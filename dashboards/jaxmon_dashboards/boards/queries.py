@@ -51,7 +51,7 @@ from jaxmon_alerts.overviews.hosts import (
 )
 from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slos
-from jaxmon_alerts.slo.model import EVENTS, WINDOW, Ratio, series_name
+from jaxmon_alerts.slo.model import EVENTS, WINDOW, Ratio
 from jaxmon_dashboards.boards.model import (
     Color,
     DependentVariable,
@@ -182,7 +182,7 @@ def gave_up(slos: Slos) -> Expr | None:
     slo = slos.get("request-error")
     if slo is None or not isinstance(slo.indicator, Ratio) or not slo.indicator.left:
         return None
-    name = f"slo:{series_name(slo.labels['sloth_id'])}_abandoned:delta"
+    name = f"slo:{slo.series}_abandoned:delta"
     left = recorded_over("sum", recorded(name, JOB, labels=slo.by, unit=""), "299s")
     return ratio(left.sum(), slo.increase(EVENTS, WINDOW, JOB).of_unit("").sum())
 

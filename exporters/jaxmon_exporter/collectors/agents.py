@@ -27,7 +27,7 @@ from jaxmon.exposition.add import added
 from jaxmon.exposition.encode import names_of
 from jaxmon.exposition.families import Family, by_label, family_of, gauge, series
 from jaxmon.facts import endings
-from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.endings import SlotEnds
 from jaxmon.host import rundir
 from jaxmon.host.formats.json_text import NewerSchemaError
@@ -161,6 +161,7 @@ class SlotSeries:
     ) -> list[Family]:
         """Return the families of all *slots* by worker, some 10 µs each."""
         died: dict[tuple[str, str], float] = {}
+        finished: dict[str, float] = {}
         counted = {}
         for worker, slot in slots.items():
             dead = slot.died
@@ -170,12 +171,16 @@ class SlotSeries:
             counted[worker] = self._number(worker, record, dead=dead)
             # An agent of a release without records may have the slot now.
             died[worker, record.running] = float(dead and worker not in up)
+            age = endings.age_of(record) if record.state == FINISHED else None
+            if age is not None and worker not in up:
+                finished[worker] = age
         self._counted = counted
         numbers = [(worker, *counts) for worker, counts in counted.items()]
         return [
             family_of(catalog.AGENT_STARTS, [row[:2] for row in numbers]),
             family_of(catalog.AGENT_CRASHES, [row[::2] for row in numbers]),
             by_label(catalog.AGENT_DIED, died),
+            by_label(catalog.AGENT_FINISHED_SECONDS, finished),
         ]
 
     def _number(

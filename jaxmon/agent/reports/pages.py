@@ -74,7 +74,7 @@ def _events(log: EventLog, request: Request) -> Response:
 
 _NOT_HERE = (
     "not shown on a program's own port, because they name files, lines and values: run "
-    "`jaxmon explain`, or open the page of `jaxmon exporter`"
+    "`jaxmon explain {}` on its host, or open the page of `jaxmon exporter`"
 )
 
 
@@ -116,7 +116,8 @@ class OwnPage:
         if self._history.due(now.time):
             self._history.add(now)
         process = ProcessVerdict(pid=os.getpid())
-        verdict = HostVerdict({self._worker: process}, trouble=_NOT_HERE)
+        trouble = _NOT_HERE.format(self._worker)
+        verdict = HostVerdict({self._worker: process}, trouble=trouble)
         return json_response(
             summarise(
                 now,

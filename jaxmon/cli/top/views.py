@@ -26,10 +26,12 @@ from jaxmon.cli.top.terminal import (
 from jaxmon.facts import status
 from jaxmon.host.formats.layout import (
     ELLIPSIS,
+    INDENT,
     UNKNOWN,
     Column,
     ago,
     amount,
+    brief,
     clean,
     columns,
     counted,
@@ -57,9 +59,10 @@ from jaxmon.symptoms.findings import NOTHING
 
 _MOST_REASONS, _MOST_REASONS_OPENED = 3, 5
 _MOST_ACCELERATORS = 8
-_MOST_FUNCTIONS = 20
-_MOST_EVIDENCE = 3
+_MOST_FUNCTIONS, _MOST_EVIDENCE = 20, 3
 _LOW = 8
+# On a terminal of so many columns, texts are whole and tables as wide as they need.
+_WIDE = 120
 _BAR = 10
 _BUSY = "BUSY"
 # What an accelerator's line has behind the name.
@@ -72,9 +75,9 @@ _PROCESSES: Fields[ProcessView] = (
     (Column("STATE", 9), lambda process: process.condition),
     (Column("RATE", 13), lambda process: process.rate),
     number("ERRORS", 7, lambda process: process.error_ratio, ratio),
-    number("P95", 8, lambda process: process.p95, duration),
+    number("P95", 8, lambda process: process.p95, brief),
     number("COMPILES", 9, lambda process: process.compiles, whole),
-    number("MEMORY", 9, lambda process: process.memory[0], size),
+    number("MEMORY", 10, lambda process: process.memory[0], size),
 )
 # What a narrow terminal omits, first to last.
 _DISPENSABLE = ("PID", "MEMORY", "COMPILES", "STATE", "P95", "ERRORS")
@@ -103,20 +106,20 @@ _REQUESTS: Fields[status.RequestSummary] = (
     words("REQUESTS", 0, lambda route: route.route),
     number("A SECOND", 10, lambda route: route.rate, amount),
     number("ERRORS", 9, lambda route: route.error_ratio, ratio),
-    number("P50", 9, lambda route: (route.latency or _LATENCY).p50, duration),
-    number("P95", 9, lambda route: (route.latency or _LATENCY).p95, duration),
-    number("P99", 9, lambda route: (route.latency or _LATENCY).p99, duration),
+    number("P50", 9, lambda route: (route.latency or _LATENCY).p50, brief),
+    number("P95", 9, lambda route: (route.latency or _LATENCY).p95, brief),
+    number("P99", 9, lambda route: (route.latency or _LATENCY).p99, brief),
     number("COLD", 8, lambda route: route.cold_ratio, ratio),
     number("NOW", 6, lambda route: route.in_progress, whole),
 )
 _STEPS: Fields[status.LoopSummary] = (
     words("STEPS", 0, lambda loop: loop.loop),
     number("A SECOND", 10, lambda loop: loop.rate, amount),
-    number("MEAN", 9, lambda loop: loop.mean, duration),
-    number("P95", 9, lambda loop: loop.p95, duration),
+    number("MEAN", 9, lambda loop: loop.mean, brief),
+    number("P95", 9, lambda loop: loop.p95, brief),
     number("DATA WAIT", 11, lambda loop: loop.data_wait_ratio, ratio),
-    number("GOODPUT", 9, lambda loop: loop.goodput, ratio),
-    (Column("LAST", 14), lambda loop: "ended" if loop.age is None else ago(loop.age)),
+    number("GOODPUT", 8, lambda loop: loop.goodput, ratio),
+    (Column("LAST", 15), lambda loop: "ended" if loop.age is None else ago(loop.age)),
 )
 _QUEUES: Fields[status.QueueSummary] = (
     words("QUEUES", 0, lambda queue: queue.queue),
@@ -234,10 +237,10 @@ def _answer(answer: status.Answer, width: int, *, most: int) -> list[Line]:
     lines = styled(wrapped(text, width), f"{STRONG} {colour}")
     first, *further = answer.reasons or (None,)
     if first is not None and first.because:
-        lines += _indented(first.because, width)
+        lines += _behind(INDENT, first.because, width)
     for reason in further[:most]:
-        text = shortened(clean(reason.text), width - 4)
-        lines.append(line(("  · ", QUIET), (text, OF_STATE[reason.state])))
+        style = OF_STATE[reason.state]
+        lines += _behind("  · ", reason.text, width, style, whole=width >= _WIDE)
     if (rest := len(further) - most) > 0:
         lines.append(line((f"  · {rest} more", QUIET)))
     if answer.state == "unknown":
@@ -263,6 +266,9 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
     command = max(width - sum(column.size for column, _ in fields) - 1, 1)
     place = state.place(found)
     state.chosen, state.page = found[place].number, max(room - 2, 1)
+    verdicts = [_verdict(process, width, whole=width >= _WIDE) for process in found]
+    if len(found) + sum(map(len, verdicts)) + 1 > room:
+        verdicts = [_verdict(process, width, whole=False) for process in found]
     roomy = 2 * len(found) + 1 <= room
     most = max(room - (1 if roomy else 2), 1)
     first = 0 if roomy else min(max(place - most // 2, 0), max(len(found) - most, 0))
@@ -272,7 +278,7 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
         for column, _ in fields
     )
     lines = [line((f"{heading} COMMAND", STRONG))]
-    for process in found[first:] if roomy else found[first : first + most]:
+    for process, verdict in [*zip(found, verdicts, strict=True)][first : first + most]:
         text = "".join(
             _padded(column, shortened(clean(cell(process)), column.size - 1))
             for column, cell in fields
@@ -281,9 +287,8 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
         colour = "" if process.condition == "running" else BAD
         chosen = process.number == state.chosen
         lines.append(line((text, CHOSEN if chosen else colour)))
-        if roomy:
-            lines.append(_verdict(process, width))
-    return lines if roomy else [*lines, _verdict(found[place], width)]
+        lines += verdict if roomy else []
+    return lines if roomy else [*lines, *verdicts[place]]
 
 
 def _padded(column: Column, text: str) -> str:
@@ -299,11 +304,23 @@ def _named(label: str, room: int) -> str:
     return label[: max(room - 1, 0)] + ELLIPSIS
 
 
-def _verdict(process: ProcessView, width: int) -> Line:
+def _verdict(process: ProcessView, width: int, *, whole: bool) -> list[Line]:
     # What is wrong, its numbers show.
-    reason = process.because or process.verdict
-    text = shortened(clean(reason), width - len(_INDENT))
-    return line(_INDENT, (text, OF_STATE[process.state] or QUIET))
+    text, style = process.because or process.verdict, OF_STATE[process.state] or QUIET
+    return _behind(_INDENT, text, width, style, whole=whole) or [BLANK]
+
+
+def _behind(
+    lead: str, text: str, width: int, style: str = "", *, whole: bool = True
+) -> list[Line]:
+    """Return *text* behind *lead*, shortened to a line unless it is to be *whole*."""
+    room = width - columns(lead)
+    parts = wrapped(clean(text), room) if whole else [shortened(clean(text), room)]
+    leads = [lead, *[" " * columns(lead)] * len(parts)]
+    return [
+        line((lead, QUIET), (part, style))
+        for lead, part in zip(leads, parts, strict=False)
+    ]
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
@@ -451,26 +468,21 @@ def _functions(name: str, functions: Sequence[status.FunctionSummary]) -> _Funct
 def _findings(agent: status.AgentSummary, width: int) -> list[Line]:
     lines = [line(("FINDINGS", STRONG))]
     if agent.findings is None:
-        text = f"It {agent.trouble}." if agent.trouble else "being read ..."
-        return [*lines, *_indented(text, width, QUIET)]
+        reading = "not known" if agent.died else "being read ..."
+        text = f"It {agent.trouble}." if agent.trouble else reading
+        return [*lines, *_behind(INDENT, text, width, QUIET)]
     if agent.verdict:
         lines.append(line(f"  {NOTHING}"))
     for place, finding in enumerate(agent.findings, 1):
         lead = f"  {place}. "
         rest = " " * len(lead)
         colour = {"failure": BAD, "time": DOUBTFUL}.get(finding.urgency, "")
-        verdict = clean(finding.verdict)
-        lines += styled(wrapped(verdict, width, first=lead, rest=rest), colour)
+        lines += _behind(lead, finding.verdict, width, colour)
         for text in map(clean, finding.evidence[:_MOST_EVIDENCE]):
             lines += styled(wrapped(text, width, first=f"{rest}  ", rest=f"{rest}    "))
         if finding.action:
-            text = clean(f"Advice: {finding.action}")
-            lines += styled(wrapped(text, width, first=rest, rest=rest), QUIET)
+            lines += _behind(rest, f"Advice: {finding.action}", width, QUIET)
     return lines
-
-
-def _indented(text: str, width: int, style: str = "") -> list[Line]:
-    return styled(wrapped(clean(text), width, first="  ", rest="  "), style)
 
 
 def _table(fields: Fields[T], records: Sequence[T], width: int) -> list[Line]:
@@ -480,5 +492,9 @@ def _table(fields: Fields[T], records: Sequence[T], width: int) -> list[Line]:
     dispensable = [column.heading for column, _ in fields[1:-1]]
     section = tabulated("", fitting(fields, dispensable, width - _NAME), records)
     cells = [[clean(cell) for cell in row] for row in section.rows]
-    heading, *others = table(section.columns, cells, width=width)
-    return [line((heading, STRONG)), *styled(others)]
+    if width >= _WIDE:
+        names = (section.columns[0].heading, *(row[0] for row in cells))
+        others = sum(column.size for column in section.columns)
+        width = min(width, columns(INDENT) + max(map(columns, names)) + 1 + others)
+    heading, *lines = table(section.columns, cells, width=width)
+    return [line((heading, STRONG)), *styled(lines)]

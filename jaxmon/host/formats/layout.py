@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -12,6 +13,13 @@ UNKNOWN = "-"
 ELLIPSIS = "…"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _PREFIXES = ("", " k", " M", " G", " T", " P", " E")
+UNITS = (
+    r"(\d|\b(?:min|h|d)) "
+    r"(?=(?:\d+ )?(?:%|[mµ]?s|min|h|d|[KMGT]iB|[BkMGTPE]|°C|W|[a-z]+/s)(?!\w))"
+)
+"""Matches a space in a quantity and what is in front of it; for scripts, too."""
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
 
@@ -29,6 +37,11 @@ def clean(text: str) -> str:
         else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def bound(text: str) -> str:
+    """Return *text* with numbers and their units on one line, by no-break spaces."""
+    return re.sub(UNITS, rf"\1{_NO_BREAK}", text)
 
 
 def columns(text: str) -> int:
@@ -57,11 +70,13 @@ def ending(text: str, room: int) -> str:
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """
     Return `clean` *text* in lines of at most *width* columns with the indentation,
-    *first* and then *rest*; words are broken only if longer than a line.
+    *first* and then *rest*; words, and numbers with a unit, are broken only if longer
+    than a line.
     """
     lines: list[str] = []
     line, begun = first, False
-    for word in text.split():
+    for whole in filter(None, bound(" ".join(text.split())).split(" ")):
+        word = whole.replace(_NO_BREAK, " ")
         if begun and columns(line) + 1 + columns(word) <= width:
             line = f"{line} {word}"
             continue
@@ -71,7 +86,7 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
         while columns(line) + columns(word) > width:
             part = _fitting(word, max(width - columns(line), 1)) or word[0]
             lines.append(line + part)
-            line, word = rest, word[len(part) :]  # noqa: PLW2901 - what is left of it
+            line, word = rest, word[len(part) :]
         line, begun = line + word, True
     return [*lines, line] if begun else lines
 
@@ -141,6 +156,11 @@ def duration(seconds: float) -> str:
             rest = whole % unit // part
             return f"{whole // unit} {name}" + (f" {rest} {below}" if rest else "")
     return f"{seconds:.1f} s"
+
+
+def brief(seconds: float) -> str:
+    """Return the `duration` without its smaller unit, which is cut off: ``3 min``."""
+    return " ".join(duration(seconds).split()[:2])
 
 
 def ago(seconds: float) -> str:

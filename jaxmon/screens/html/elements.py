@@ -8,6 +8,8 @@ import html
 from pathlib import Path
 from typing import NewType
 
+from jaxmon.host.formats.layout import bound
+
 
 BASE = Path(__file__).parent / "base.css"
 """Colours, text, tables and cards, for light and dark, and for phones."""
@@ -29,14 +31,14 @@ _EMPTY = frozenset(("meta", "link"))
 
 
 def text(value: object) -> Html:
-    """Return *value* escaped."""
-    return Html(html.escape(str(value), quote=True))
+    """Return *value* escaped; no line breaks between a number and its unit."""
+    return Html(html.escape(bound(str(value))))
 
 
 def element(kind: str, /, *children: Html, **attributes: object) -> Html:
     """Return *kind*; in names of attributes ``_`` is ``-``, or nothing at the end."""
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value != ""
     )
@@ -53,7 +55,7 @@ def prose(words: str) -> Html:
     if len(parts) % 2 == 0:  # one of them has no other
         return text(words)
     typed = [
-        element("kbd", text(part)) if n % 2 else text(part)
+        element("kbd", Html(html.escape(part))) if n % 2 else text(part)
         for n, part in enumerate(parts)
     ]
     return Html("".join(typed))

@@ -47,7 +47,7 @@ from jaxmon.settings import RUNBOOKS
 
 
 _FEW_ROWS = 12
-_AS_IT_IS = ("FLOP", "P50", "P99")
+_AS_IT_IS = ("FLOP", "FLOP/S", "P50", "P99")
 _MOST_FUNCTIONS, _FEW_CAUSES = 30, 5
 _MOST_GROUPS = 5
 _FEW = 10
@@ -250,7 +250,7 @@ def answer(run: Run) -> Html:
 
 
 def _reason(reason: Reason) -> Html:
-    what = element("span", text(reason.text[:1].upper() + reason.text[1:]))
+    what = element("span", text(reason.text))
     because = element("span", text(f" {reason.because}"), class_="because")
     return element("li", what, because if reason.because else NOTHING)
 
@@ -399,10 +399,14 @@ def _main(run: Run) -> Iterator[Html]:
 
 
 def _charts(snapshot: Snapshot) -> Html:
-    drawn = charts(snapshot.charts)
+    slower = [found for found in snapshot.slower if found.against == "earlier"]
+    drawn = charts(snapshot.charts, [found.since for found in slower])
     if not drawn:
         return NOTHING
-    return _section("How it went", drawn, note="Times are UTC, numbers are medians")
+    note = "Times are UTC, numbers are medians"
+    if names := ", ".join(found.name for found in slower):
+        note += f"; dashed: since when {names} is slower"
+    return _section("How it went", drawn, note=note)
 
 
 def _time(snapshot: Snapshot) -> Html:

@@ -18,6 +18,7 @@ from pathlib import Path
 from jaxmon.facts.charts import ShownCharts
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import Summary
+from jaxmon.host.formats.layout import UNITS
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.routes import accepts_gzip
 from jaxmon.screens.html.elements import BASE, source_hash
@@ -71,7 +72,8 @@ def landing_page(request: Request) -> Response:
 
 @cache
 def _response(*, zipped: bool) -> Response:
-    style, script = _joined(_STYLES), _joined(_SCRIPTS)
+    style = _joined(_STYLES)
+    script = _joined(_SCRIPTS).replace("{{units}}", UNITS.replace("/", r"\/"))
     html = (_HERE / "page.html").read_text("utf-8")
     html = html.replace("{{style}}", style).replace("{{script}}", script)
     html = html.replace("{{runbooks}}", RUNBOOKS)

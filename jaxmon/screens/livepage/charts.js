@@ -29,7 +29,8 @@ class Chart {
   }
   show(history) {
     const data = [history.times, ...this.series.map(([name]) => history.series[name])];
-    const empty = !data.slice(1).some(values => values.some(known));
+    /* One sample alone draws nothing. */
+    const empty = !data.slice(1).some(values => values.filter(known).length > 1);
     this.box.hidden = empty;
     if (empty) return false;
     /* A gap in time is a gap in the line, too. */

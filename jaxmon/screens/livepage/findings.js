@@ -25,15 +25,17 @@ function finding(f, runbooks) {
   return el("li", {}, el("div", {}, el("span", {className: "tag " + f.urgency, textContent: f.urgency}), " ", el("strong", {textContent: f.verdict})),
     ...f.evidence.map(code), ...f.action ? [el("div", {}, ...prose(f.action))] : [], facts);
 }
-/* What is said of a process besides its findings, by importance. */
-const SAID = [a => a.trouble ? [" " + a.trouble + "."] : [], a => a.notes.map(note => ": " + note), a => a.verdict ? [": " + a.verdict] : []];
+/* What is said of a process besides its findings and the answer, by importance. */
+const SAID = [a => a.trouble ? [" " + a.trouble + "."] : [], a => a.notes.map(note => ": " + note), 
+  (a, answer) => a.verdict && !answer.includes(a.verdict) ? [": " + a.verdict] : []];
 let shown = "", all = false;
 function showFindings(summary) {
   const {trouble, age, runbooks} = summary.findings, box = byId("findings"), found = ranked(summary);
   say(byId("findings-age"), known(age) ? "read " + whole.format(age) + " s ago" : "");
   const quiet = trouble && summary.agents.length ? ["Findings are " + trouble + "."] : [];
-  for (const said of SAID) for (const text of new Set(summary.agents.flatMap(said)))
-    quiet.push(workers(summary.agents.filter(a => said(a).includes(text)).map(a => a.worker)) + text);
+  const said = SAID.map(of => a => of(a, summary.answer.text));
+  for (const of of said) for (const text of new Set(summary.agents.flatMap(of)))
+    quiet.push(workers(summary.agents.filter(a => of(a).includes(text)).map(a => a.worker)) + text);
   if (found.length > MOST) quiet.unshift(found.length - MOST + " more are in the summary as JSON.");
   box.hidden = !found.length && !quiet.length;
   const now = JSON.stringify([found, quiet, all]);

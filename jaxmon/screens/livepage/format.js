@@ -26,16 +26,19 @@ const sum = (rows, of) => {
 /* The process that the page is about, if the sidecar shows one alone. */
 const OF = new URLSearchParams(location.search).get("worker");
 const ofWorker = name => "?worker=" + encodeURIComponent(name);
-const capital = text => text.charAt(0).toUpperCase() + text.slice(1);
 const byId = id => document.getElementById(id);
-function say(node, text) { if (node.textContent !== text) node.textContent = text; }
+/* A number and its unit stay on a line. */
+const bound = text => typeof text === "string" ? text.replace(/{{units}}/g, "$1\u00a0") : text;
+function say(node, text) { text = bound(text); if (node.textContent !== text) node.textContent = text; }
 
 /* Styled as blocks on a phone, tables keep their meaning only by role. */
 const ROLES = {table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell"};
+const TYPED = ["kbd", "pre"];
 function el(tag, props = {}, ...children) {
   const node = Object.assign(document.createElement(tag), props);
   if (ROLES[tag]) node.role = ROLES[tag];
-  node.append(...children);
+  if (props.textContent && !TYPED.includes(tag)) say(node, props.textContent);
+  node.append(...children.map(bound));
   return node;
 }
 const p = (...parts) => el("p", {}, ...parts);

@@ -16,7 +16,7 @@ function showAnswer({state, text, reasons, advice}, summary) {
   say(byId("answer-where"), where.length ? workers(where) : "");
   byId("answer-where").hidden = !where.length;
   const told = reasons.slice(1).map(r => el("li", {}, el("span", {className: "tag " + r.state, textContent: WORDS[r.state]}), " ",
-    capital(r.text), ...r.because ? [" ", el("span", {className: "because", textContent: r.because})] : [], ...r.workers.length && !single ? [el("small", {textContent: workers(r.workers)})] : []));
+    r.text, ...r.because ? [" ", el("span", {className: "because", textContent: r.because})] : [], ...r.workers.length && !single ? [el("small", {textContent: workers(r.workers)})] : []));
   list.replaceChildren(...told.slice(0, 10), ...told.length > 10 ? [el("li", {textContent: told.length - 10 + " more."})] : []);
   list.hidden = !told.length;
   say(byId("answer-advice"), advice);

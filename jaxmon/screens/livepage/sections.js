@@ -103,7 +103,7 @@ const omitted = n => ({name: count(n) + " more", last: true, note: "not shown; t
   hit_rate: null, compiles: null, loads: 0, recompiles: null, compile_seconds: null, errors: null, causes: {}});
 const why = (summary, name) => {
   const found = summary.collectors.find(c => c.name === name);
-  return !found ? "The " + name + " collector is disabled." : found.message || "Nothing found yet.";
+  return !found ? "The " + name + " collector is disabled." : (found.message || "Nothing found yet") + ".";
 };
 const instrument = summary => [
   p(el("strong", {textContent: "No instrumented process on this host yet."})),
@@ -121,15 +121,14 @@ const tables = [
   [new Table("queues", "Queues", "Items waiting in queues of the programs.", QUEUES, {most: FEW}), s => s.queues, true],
   [new Table("batches", "Batches", "Requested items as a part of the batches' capacity, in the last minute.", BATCHES, {most: FEW}), s => s.batches, true],
   [new Table("errors", "Errors", "Exceptions of jitted calls, and uncaught ones, since the processes started.", ERRORS, {most: FEW}), s => s.errors, true],
-  [new Table("agents", "Processes", "Instrumented processes on this host.", AGENTS,
-    {most: FEW, empty: s => [p("None. ", "This sidecar looks for agents in ", code(s.run_dir), ".")]}), s => s.agents, true],
-  [new Table("functions", "Functions", "Jitted functions, all processes together, since they started.", FUNCTIONS, {sort: 6, most: 15,
-    empty: s => s.agents.some(a => a.up) ? [p("Processes are connected, and have called no jitted function yet.")] : instrument(s)}),
+  [new Table("agents", "Processes", "Instrumented processes.", AGENTS, {most: FEW, empty: instrument}), s => s.agents, true],
+  [new Table("functions", "Functions", "Jitted functions, since the processes started.", FUNCTIONS, {sort: 6, most: 15,
+    empty: s => s.agents.some(a => a.up) ? [p("No jitted function was called yet.")] : []}),
     s => [...folded(s.functions), ...s.functions_omitted ? [omitted(s.functions_omitted)] : []], true],
   [new Table("accelerators", "Accelerators", "As reported by the driver, all processes together.", ACCELERATORS,
     {most: 16, empty: s => [p("No accelerator. ", why(s, "nvml"))]}), s => s.accelerators],
   [new Table("devices", "JAX devices", "As reported by JAX in each process; memory of that process only.", DEVICES,
-    {most: FEW, empty: () => [p("No process has reported a device.")]}), s => s.devices, true],
+    {most: FEW, empty: s => s.agents.length ? [p("No process has reported a device.")] : []}), s => s.devices, true],
   [new Table("collectors", "Collectors", "Data sources of this sidecar.", COLLECTORS,
     {empty: () => [p("All collectors are disabled; remove a --disable option.")]}), s => s.collectors],
 ];

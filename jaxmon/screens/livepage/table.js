@@ -6,6 +6,8 @@
 function named(node, text) {
   if (node.textContent !== text) node.replaceChildren(...(text.match(/[^.]*\.|[^.]+/g) || []).flatMap(one => [one, el("wbr")]));
 }
+/* On a phone a list sorts, as headings are out of sight. */
+const narrow = matchMedia("(max-width: 700px)");
 const plain = text => ({text});
 class Table {
   constructor(id, title, caption, columns, {empty, sort, most = Infinity} = {}) {
@@ -13,7 +15,7 @@ class Table {
     this.body = el("tbody");
     this.heads = columns.map(([name, by, , kind], i) => {
       const head = el("th", {scope: "col", role: "columnheader", className: kind || ""});
-      if (sort === undefined) head.textContent = name;
+      if (sort === undefined) say(head, name);
       else head.append(el("button", {type: "button", textContent: name, onclick: () => this.by(i)}));
       return head;
     });
@@ -28,6 +30,9 @@ class Table {
     if (sort !== undefined) {
       this.pick = el("select", {onchange: () => this.by(+this.pick.value)}, ...columns.map(([name], i) => el("option", {value: i, textContent: name})));
       bar.append(el("label", {textContent: "Sort by"}, this.pick));
+      const reach = () => this.heads.forEach(head => { head.firstChild.tabIndex = narrow.matches ? -1 : 0; });
+      narrow.addEventListener("change", reach);
+      reach();
     }
     this.section = el("section", {hidden: true}, bar, el("div", {className: "card"}, this.table, this.none, this.more));
     this.section.setAttribute("aria-labelledby", id + "-title");
@@ -48,11 +53,12 @@ class Table {
   }
   show(rows, summary) {
     Object.assign(this, {rows, summary});
-    this.section.hidden = !rows.length && !this.empty;
+    const none = !rows.length && this.empty?.(summary) || [];
+    this.section.hidden = !rows.length && !none.length;
     this.table.hidden = !rows.length;
     this.none.hidden = rows.length > 0;
     if (this.pick) this.pick.parentNode.hidden = !rows.length;
-    if (!rows.length && this.empty) this.none.replaceChildren(...this.empty(summary));
+    this.none.replaceChildren(...none);
     if (this.sort !== undefined) {
       const value = this.columns[this.sort][1], sign = this.down ? -1 : 1;
       rows = [...rows].sort((a, b) => {
@@ -72,7 +78,7 @@ class Table {
   add() {
     const cells = this.columns.map(([name, , , kind], i) => {
       const cell = el(i ? "td" : "th", {className: kind || ""}, el("span"), el("small"));
-      if (i) cell.dataset.label = name; else Object.assign(cell, {scope: "row", role: "rowheader", tabIndex: -1});
+      if (i) cell.dataset.label = bound(name); else Object.assign(cell, {scope: "row", role: "rowheader", tabIndex: -1});
       return cell;
     });
     return this.body.appendChild(el("tr", {}, ...cells));

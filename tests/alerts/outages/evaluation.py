@@ -25,7 +25,7 @@ from tests.helpers.processes import require_program
 
 _TIME = re.compile(r'expr: "ALERTS", time: (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?,')
 _SAMPLE = re.compile(r"\{(__name__=\"ALERTS\"[^{}]*)\}")
-_READ = re.compile(r'alertname=\\?"(\w+)')
+_READ = re.compile(r'alertname=~?\\?"([\w|]+)')
 _SELDOM = 120
 """Groups with this interval, or a longer one, are evaluated that often."""
 _PAIR = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -141,7 +141,8 @@ def _groups(rules: Rules, step: int) -> Groups:
         name
         for group in every
         if group["name"] in mine
-        for name in _READ.findall(str(group["rules"]))
+        for names in _READ.findall(str(group["rules"]))
+        for name in names.split("|")
     }
     found = [
         {
@@ -168,7 +169,8 @@ def evaluated_at(step: int, expr: str, interval: str) -> str:
         offset = _seconds(found[1]) - seconds
         return f"offset {offset + step}s" if offset >= 0 else found[0]
 
-    if f"[{interval}] offset" not in expr:
+    # Counts, and what they compare with.
+    if not re.search(rf"\[{interval}\] offset|\[5m\] offset \d+s|:there offset", expr):
         return expr
     expr = expr.replace(f"[{interval}] offset", f"[{step}s] offset")
     return re.sub(r"offset (\w+)", moved, expr)

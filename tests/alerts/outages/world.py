@@ -24,7 +24,7 @@ TICKS = 60 // STEP
 Labels = tuple[tuple[str, str], ...]
 _DAY = 86400.0
 _EPOCH = 1e9  # promtool's notation has no negative numbers after a gap
-_ENDED = "jaxmon_agent_ended_seconds"
+_LEFT = ("jaxmon_agent_ended_seconds", "jaxmon_agent_finished_seconds")
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,8 @@ class Target:
         for key, value in worker.counts.items():
             found[key] = value, 0.0
         slot = (("worker", name),)
-        found[_ENDED, slot] = 1.0, float(STEP)
+        for mark in _LEFT:
+            found[mark, slot] = 1.0, float(STEP)
         age = self.at * STEP - worker.began
         found[catalog.COUNTING_SECONDS.name, slot] = age, float(STEP)
         assert ticks * STEP <= 300, "what a process counted is served for 5 minutes"

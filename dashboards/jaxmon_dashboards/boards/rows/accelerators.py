@@ -69,13 +69,12 @@ def oncall() -> Iterator[Panel]:
     )
 
 
-@row(18, "Accelerators", lines=(3,), collapsed=True)
+@row(18, "Accelerators", lines=(2,), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     by = ("job", "instance", "uuid")
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
-    limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
     idle = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by).bottomk(50)
     yield table(1802, "Load by accelerator")(
         Target(idle, "Utilization"),
@@ -86,12 +85,6 @@ def debug() -> Iterator[Panel]:
         width=12,
         sort="Utilization",
     )
-    yield timeseries(1803, "Power vs limit")(
-        promql.ratio(power, limit).worst(q.FEW),
-        text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
-        "100 % the GPU throttles.",
-        unbounded=True,
-    )
     yield timeseries(1816, "Power by function")(
         recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
         .sum("function")
@@ -100,17 +93,6 @@ def debug() -> Iterator[Panel]:
         "device time (mean of sampled calls times number of calls).",
         stacked="normal",
     )
-
-
-def _cost_of_steps(number: int) -> Expr:
-    """Return dollars for *number* steps of each job; ranks of a step count it once."""
-    read_by_job = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
-    # Where a sidecar of another job reads them: those that the job uses.
-    by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.GPUS).max("uuid")
-    uses = gauge(catalog.DEVICE_INFO, *q.HOST, q.GPU).max("job", "uuid")
-    used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
-    ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
-    return ((read_by_job.or_(used) / 3600 * number) / (ranks > 0)).of_unit("dollars")
 
 
 _BY = ("job", "instance", "uuid")

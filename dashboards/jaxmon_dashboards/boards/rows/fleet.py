@@ -13,7 +13,6 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import errors, monitoring
-from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _HOST = ("job", "instance")
@@ -28,7 +27,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
-    current = of_services.oncall(slos)
     yield stat(4001, "Service count")(
         hosts.count("job").count(),
         text="Services, which are jobs of Prometheus, that run jaxmon.",
@@ -45,7 +43,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Processes that started within the deploy window: a deployment if they "
         "belong to one service, a crash loop if they are always the same.",
     )
-    yield current.panel("Targets down")
+    yield monitoring.glance().panel("Targets down")
     yield stat(4005, "Crashes")(
         q.or_zero(crashes.sum(), agents),
         text="Processes that ended without finishing in the selected time range.",
@@ -143,7 +141,7 @@ def differences() -> Iterator[Panel]:
     )
 
 
-@row(43, "Starts and compiles", lines=(4,))
+@row(43, "Starts and compiles", lines=(3,))
 def starts(slos: Slos) -> Iterator[Panel]:
     """Return deployments, crash loops, and compiles that many do at once."""
     compiling = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).max(*q.BY_PROCESS) > 0
@@ -162,12 +160,6 @@ def starts(slos: Slos) -> Iterator[Panel]:
         "the same program, each for itself: share a persistent cache.",
         alerts=("JaxmonThunderingCompilation",),
         no_value="None",
-    )
-    yield timeseries(4304, "Lowest persistent cache hit rates")(
-        services.LOOKUP_HITS(q.JOB).least(q.FEW),
-        text="Hit rate within five minutes, of the 20 services with the lowest. If low "
-        "after a deployment that did not change the model, the cache key differs, "
-        "often because of a version or directory.",
     )
 
 

@@ -8,7 +8,6 @@ from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import hosts
-from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Mapping,
@@ -20,7 +19,6 @@ from jaxmon_dashboards.boards.model import (
     table,
     timeseries,
 )
-from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -140,10 +138,16 @@ _HOST = ("job", "instance")
 
 
 @row(44, "Can the data be trusted?", lines=(8,))
-def glance(slos: Slos) -> Iterator[Panel]:
+def glance() -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     agents, ruled = gauge(catalog.AGENT_UP, *q.PROCESS), hosts.HOOKS(q.JOB)
-    yield of_services.oncall(slos).panel("Targets down")
+    yield stat(108, "Targets down")(
+        q.or_zero(up(q.JOB).equals(0).count(), up(q.JOB)),
+        text="Agents or sidecars that Prometheus cannot scrape; no other panel "
+        "includes them.",
+        thresholds=q.above(1),
+        no_value="No targets",
+    )
     yield stat(4401, "Agents silent")(
         q.or_zero(agents.equals(0).count(), agents),
         text="Slots whose process does not respond to its sidecar.",

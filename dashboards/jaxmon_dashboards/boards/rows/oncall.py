@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.promql import Expr, time
+from jaxmon.promql import Expr, ne, time
 from jaxmon.symptoms import recorded as symptoms
 from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Panel, Row, Target, row, table
+from jaxmon_dashboards.boards.model import Panel, Row, Target, row, table, timeseries
 from jaxmon_dashboards.boards.rows import (
     compiles,
     errors,
@@ -48,7 +48,7 @@ def where(slos: Slos) -> Iterator[Panel]:
         labels=_REPLICA,
         cell_links=(q.opening("instance", "Debug this host", "debug", "job"),),
         height=6,
-        no_value="None stands out",
+        no_value="None differs from its siblings",
         sort="Times as slow",
     )
     yield table(123, "Releases")(
@@ -66,7 +66,13 @@ def where(slos: Slos) -> Iterator[Panel]:
     )
     yield compiles.oncall(slos).panel("Recompiles by function")
     yield errors.oncall().panel("Errors by function")
-    yield memory.oncall(slos).panel("Device memory in use")
+    yield timeseries(125, "What processes do")(
+        services.SPENDING(q.JOB, ne("state", "idle")).worst(_MOST),
+        text="Fraction of its time that the process with most of it spends in each "
+        "state. blocked: it waits for a lock, a socket or a file; data_wait: for its "
+        "input; compile; device and fetch: for the device. Debug has each process.",
+        no_value="No agents",
+    )
 
 
 def _replicas(series: Expr) -> Expr:
@@ -82,13 +88,12 @@ def folded(slos: Slos) -> Iterator[Row]:
     yield _monitoring()
 
 
-@row(56, "Requests that wait", lines=(4,), collapsed=True)
+@row(56, "Requests that wait", lines=(3,), collapsed=True)
 def _requests(slos: Slos) -> Iterator[Panel]:
     served = requests.oncall(slos)
     yield served.panel("Requests in progress")
     yield served.panel("Latency of cold and warm requests")
     yield served.panel("Cold request ratio")
-    yield served.panel("Queue depth")
 
 
 @row(57, "Training", lines=(4,), collapsed=True)
@@ -96,15 +101,16 @@ def _training(slos: Slos) -> Iterator[Panel]:
     loops = training.oncall(slos)
     yield loops.panel("Age of the last step")
     yield loops.panel("Step time")
-    yield loops.panel("Data wait ratio")
+    yield loops.panel("Items per second")
     yield loops.panel("Non-finite values")
 
 
-@row(58, "Processes and compiles", lines=(4,), collapsed=True)
+@row(58, "Processes and compiles", lines=(3, 2), collapsed=True)
 def _processes(slos: Slos) -> Iterator[Panel]:
     yield errors.oncall().panel("Process restarts")
     yield monitoring.oncall().panel("Processes that crashed")
     yield memory.oncall(slos).panel("Resident memory of the largest process")
+    yield memory.oncall(slos).panel("Device memory in use")
     yield compiles.oncall(slos).panel("Oldest compile in progress")
 
 

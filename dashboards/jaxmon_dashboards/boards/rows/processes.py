@@ -125,9 +125,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
     hang = q.above(slos.limits.hang_after)
-    yield stat(3301, "Requests")(
-        _counted().sum(), text="Finished requests per second of all selected services."
-    )
+    yield current.panel("Requests now")
     yield current.panel("Request errors")
     yield current.panel("p95 now")
     yield stat(3302, "Cold requests")(
@@ -141,11 +139,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         in_progress.sum(),
         text="Requests in progress. Rising while the rate falls: they pile up.",
     )
-    yield stat(3304, "Oldest request")(
-        oldest,
-        text="Age of the oldest request in progress; above the line it hangs.",
-        thresholds=hang,
-    )
+    yield current.panel("Oldest request")
     yield stat(3305, "Queued")(
         gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
         text="Items waiting in the queues of all processes.",

@@ -133,9 +133,9 @@ def glance(slos: Slos) -> Iterator[Panel]:
         thresholds=q.above(slos.limits.straggler),
     )
     yield stat(3004, "Data wait")(
-        overviews.DATA_WAIT(q.JOB).max(),
-        text="Fraction of step time that the worst loop waits for data. The "
-        "accelerators idle meanwhile.",
+        overviews.WAITING(q.JOB, eq("state", "data_wait")).max(),
+        text="Fraction of its time that the worst process in a loop waits for data. "
+        "The accelerators idle meanwhile.",
         thresholds=q.above(limit.data_wait),
     )
     yield stat(3005, "Last save")(

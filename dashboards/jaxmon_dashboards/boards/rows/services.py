@@ -70,12 +70,11 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         thresholds=q.above(1),
         no_value="No GPUs",
     )
-    yield stat(102, "Top burn rate")(
-        recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
-        text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
-        "the period.",
-        thresholds=q.burn(slos),
-        no_value="No events",
+    yield stat(115, "Requests now")(
+        services.SERVED(q.JOB).sum(),
+        text="Requests per second within five minutes, without errors of clients. If "
+        "there are none, look at the oldest request.",
+        no_value="No requests",
     )
     yield stat(104, "Request errors")(
         q.failing(slos).max().or_(services.FAILING(q.JOB).max()),
@@ -107,27 +106,28 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         thresholds=q.latency(slos, "warm-latency"),
         no_value="No requests",
     )
+    yield stat(116, "Oldest request")(
+        services.REQUEST_OLDEST(q.JOB).max(),
+        text="Age of the oldest request in progress. If it keeps growing, it hangs; "
+        "nothing else here counts it before it ends.",
+        thresholds=q.above(slos.limits.hang_after),
+        no_value="No requests",
+    )
     yield stat(106, "Oldest step")(
         services.STEP_AGE(q.JOB).max(),
         text="Time since the slowest running loop finished a step. If it keeps "
         "growing, a loop is stuck.",
         thresholds=q.above(slos.limits.stalled_after),
     )
-    yield stat(108, "Targets down")(
-        q.or_zero(up(q.JOB).equals(0).count(), up(q.JOB)),
-        text="Agents or sidecars that Prometheus cannot scrape; no other panel "
-        "includes them.",
-        thresholds=q.above(1),
-        no_value="No targets",
-    )
     firing = hosts.firing(q.JOB)
     longest = firing.over_range("count").topk(_ROWS)
     yield table(111, "Firing alerts")(
         # No flood of tickets hides a page; the figure above counts all.
         Target((time() - firing).bottomk(_ALERTS, "severity"), "For"),
-        text=f"Firing alerts, their subject and duration: the latest {_ALERTS} of each "
-        "severity. The name links to the runbook. While JaxmonDeployInProgress is "
-        "listed, compile tickets are inhibited.",
+        text="Firing alerts, pages first, their subject, and for how long, pending "
+        f"included: the latest {_ALERTS} of each severity. The name links to the "
+        "runbook. While JaxmonDeployInProgress is listed, compile tickets are "
+        "inhibited.",
         height=7,
         width=15,
         mappings=_SEVERITIES,
@@ -135,7 +135,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         values_after="alertname",
         cell_links=(("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),),
         no_value="No firing alerts",
-        sort="For",
+        sort="Severity",
     )
     yield states(112, "Alerts over time")(
         Target(firing.above(0).and_(longest), "{{job}} {{subject}} {{alertname}}"),
@@ -219,7 +219,7 @@ _RULES = "No rules, or no requests"
 _NO_PRICE = "No prices configured"
 
 
-@row(50, "At a glance", lines=(6, 1))
+@row(50, "At a glance", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each."""
     current = oncall(slos)
@@ -240,7 +240,15 @@ def glance(slos: Slos) -> Iterator[Panel]:
         thresholds=latency,
         no_value=_RULES,
     )
-    yield current.panel("Top burn rate")
+    yield stat(102, "Top burn rate")(
+        recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
+        text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
+        "the period.",
+        thresholds=q.burn(slos),
+        no_value="No events",
+    )
+    yield current.panel("Requests now")
+    yield current.panel("Oldest request")
     yield stat(103, "Lowest budget")(
         recorded(BUDGET_REMAINING, q.JOB).min(),
         text="Remaining budget of the objective closest to exhausting it. Below 0 the "
