@@ -20,6 +20,7 @@ from jaxmon_dashboards.boards.model import (
     Thresholds,
     Variable,
     row,
+    table,
 )
 from tests.helpers.processes import ROOT
 
@@ -230,3 +231,14 @@ def test_models_need_no_sdk():
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) >= 30
+
+
+def test_rows_of_a_table_are_told_apart_by_its_labels_alone() -> None:
+    """Not by the names of several series, with which Grafana would not merge them."""
+    named = recorded("job:a:b", labels=("job",))
+    worst = recorded("job:a:c", eq("job", "x"), labels=("job",)).topk(5)
+    for found in (named, worst):
+        with pytest.raises(ValueError, match="has a name"):
+            table(1, "T")(Target(found, "A"), Target(named.max("job"), "B"), text="T.")
+    table(1, "T")(Target(named, "A"), text="T.")
+    table(1, "T")(Target(worst.max("job"), "A"), Target(named * 2, "B"), text="T.")

@@ -120,6 +120,7 @@ _PROMETHEUS_OWN = ("up", "ALERTS")
 # In legends: of a device, its host says enough.
 _FIRST = (*SCRAPED_LABELS, "uuid", "loop", "route", "function", "run", "signal")
 _OF_DEVICES, _BESIDE_DEVICES = ("uuid", "runtime"), ("job", "worker")
+_NAMED = re.compile(r"(?:\w+\(\d+, )?[\w:]+(?:\{[^{}]*\})?\)?")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -468,6 +469,8 @@ def _table_problems(panel: Panel) -> Iterator[str]:
         if target.expr.shape.labels != frozenset(panel.labels):
             found = sorted(target.expr.shape.labels or ())
             yield f"{target.expr} has the labels {found}, not {list(panel.labels)}"
+        if len(panel.targets) > 1 and _NAMED.fullmatch(str(target.expr)):
+            yield f"{target.expr} has a name, which keeps rows apart; aggregate it"
     titles = [target.legend for target in panel.targets]
     if not all(titles) or len(set(titles)) < len(titles):
         yield f"has columns {titles}; give each a different title"

@@ -22,6 +22,7 @@ from jaxmon_dashboards.boards.rows import (
 
 _MOST, _ERRORS = 20, "request-error"
 _REPLICA = (*q.BY_PROCESS, "route")
+_RELEASE = ("job", "release", "jax")
 
 
 @row(54, "Users", lines=(4,))
@@ -52,15 +53,19 @@ def where(slos: Slos) -> Iterator[Panel]:
         sort="Times as slow",
     )
     yield table(123, "Releases")(
-        Target(services.RELEASES(q.JOB), "Processes"),
-        Target(services.SERVED_BY_RELEASE(q.JOB), "Requests"),
-        Target(services.FAILING_BY_RELEASE(q.JOB), "Errors", q.budget(slos, _ERRORS)),
-        Target(services.SECONDS_BY_RELEASE(q.JOB), "Mean"),
+        Target(services.RELEASES(q.JOB).max(*_RELEASE), "Processes"),
+        Target(services.SERVED_BY_RELEASE(q.JOB).max(*_RELEASE), "Requests"),
+        Target(
+            services.FAILING_BY_RELEASE(q.JOB).max(*_RELEASE),
+            "Errors",
+            q.budget(slos, _ERRORS),
+        ),
+        Target(services.SECONDS_BY_RELEASE(q.JOB).max(*_RELEASE), "Mean"),
         text="What each service runs, by the release that the setting `release` names "
         "and the version of JAX: a canary that fails or is slower than the release "
         "beside it is the first thing to roll back. Without a release, only processes "
         "are counted.",
-        labels=("job", "release", "jax"),
+        labels=_RELEASE,
         no_value="No processes",
         sort="Processes",
     )
@@ -76,7 +81,7 @@ def where(slos: Slos) -> Iterator[Panel]:
 
 
 def _replicas(series: Expr) -> Expr:
-    return series.where(q.JOB).topk(_MOST)
+    return series.where(q.JOB).topk(_MOST).max(*_REPLICA)
 
 
 def folded(slos: Slos) -> Iterator[Row]:

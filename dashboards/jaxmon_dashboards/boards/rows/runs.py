@@ -152,14 +152,14 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "that stays NaN has lost the run from there on.",
         thresholds=q.above(limit.nonfinite_values),
     )
-    steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
+    steps, waits = histogram(catalog.STEP_SECONDS, *q.PROCESS), q.above(limit.data_wait)
     yield table(3007, "Loops")(
         Target(step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
         Target(q.defined(steps.mean(*_BY)), "Step time"),
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
         Target(spread().max(*_BY), "Slowest rank", q.above(slos.limits.straggler)),
-        Target(overviews.DATA_WAIT(q.JOB), "Data wait", q.above(slos.limits.data_wait)),
+        Target(overviews.DATA_WAIT(q.JOB).max(*_BY), "Data wait", waits),
         Target(counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY), "Items"),
         Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "

@@ -274,16 +274,16 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(success.of_unit("ratio"), "Success", q.objective(slos, "request-error")),
         Target(left, "Budget left", q.BUDGET_LEFT),
         Target(burning, "Burn", q.burn(slos)),
-        Target(_served(), "Requests"),
+        Target(_served().max("job"), "Requests"),
         Target((_total(_served()) / (before > 0)).of_unit("ratio"), "Trend"),
         Target(_quantile(0.5, "job"), "p50"),
         Target(_quantile(0.95, "job"), "p95", latency),
         Target(_quantile(0.99, "job"), "p99"),
         Target(_mean(services.GOODPUT(q.JOB)), "Goodput"),
         Target(_mean(hosts.UTILIZATION_OF_JOBS(q.JOB)), "In use"),
-        Target(_price().of_unit("dollars"), "Per hour"),
-        Target(hosts.PRICE_OF_REQUESTS(q.JOB), "Per 1,000"),
-        Target(hosts.PRICE_OF_ITEMS(q.JOB), "Per million"),
+        Target(_price().max("job").of_unit("dollars"), "Per hour"),
+        Target(hosts.PRICE_OF_REQUESTS(q.JOB).max("job"), "Per 1,000"),
+        Target(hosts.PRICE_OF_ITEMS(q.JOB).max("job"), "Per million"),
         text="One line per service: success, latency of requests, mean goodput and use "
         "of accelerators over the selected time range; requests against last week; "
         "burn, requests, price, and cost of 1,000 requests or a million items now. "
