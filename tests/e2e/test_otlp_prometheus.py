@@ -340,7 +340,11 @@ OF_AGENTS = (
     "Recompiles by cause",
     "Compile time by function",
     "Where the time goes",
-    "Latency of warm requests",
-    "Exports by OTLP",
+    "Latency of requests",
+    "Calls by function",
 )
-OF_DEVICES = ("Accelerator utilization", "Accelerator memory in use", "Power")
+OF_DEVICES = (
+    "Utilization by service",
+    "Accelerator memory in use",
+    "Power by service",
+)

@@ -39,7 +39,7 @@ process_index="1",uuid="{UUID.format(1)}",pci_bus_id="0000:1b:00.0"}} 1
 jaxmon_jit_calls_total{{function="server.reply"}} 9
 """,
 }
-DOC = Path(__file__).parents[2] / "docs" / "nvidia.md"
+DOC = Path(__file__).parents[2] / "docs" / "accelerators.md"
 
 
 class Sidecar:

@@ -22,7 +22,6 @@ from jaxmon.host.formats.layout import UNITS
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.routes import accepts_gzip
 from jaxmon.screens.html.elements import BASE, source_hash
-from jaxmon.settings import RUNBOOKS
 
 
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -76,7 +75,6 @@ def _response(*, zipped: bool) -> Response:
     script = _joined(_SCRIPTS).replace("{{units}}", UNITS.replace("/", r"\/"))
     html = (_HERE / "page.html").read_text("utf-8")
     html = html.replace("{{style}}", style).replace("{{script}}", script)
-    html = html.replace("{{runbooks}}", RUNBOOKS)
     body = html.encode("utf-8")
     headers = {
         "Content-Security-Policy": _policy(style, script),
