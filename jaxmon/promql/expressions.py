@@ -157,8 +157,7 @@ _MARK, _NAMED = "\x1f", "\x1e"
 
 _SELECTOR = re.compile(rf"{_NAMED}?[a-zA-Z_:][\w:]*{_NAMED}?(\{{.*\}})?")
 
-_ATOMIC, _COMPARED, _SET, _EITHER = 3, 1, 0, -1
-_ADDED, _MULTIPLIED = 2, 2.5
+_ATOMIC, _MULTIPLIED, _ADDED, _COMPARED, _SET, _EITHER = 3, 2.5, 2, 1, 0, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,8 +339,8 @@ class Expr:
 
     def named(self, target: str, *sources: str) -> Expr:
         """Join the values of the labels *sources*, without a sign, as *target*."""
-        listed = ", ".join(f'"{source}"' for source in sources)
-        text = f'label_join({self.marked}, "{target}", "", {listed})'
+        listed = '", "'.join(sources)
+        text = f'label_join({self.marked}, "{target}", "", "{listed}")'
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
 

@@ -12,7 +12,7 @@ from jaxmon.facts.walltime import ENOUGH_LOOKS, SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
-from jaxmon.promql import alerts, counter, eq, gauge, gauge_over
+from jaxmon.promql import Expr, alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import recorded, starts
 from jaxmon.symptoms.alert import (
     COUNT,
@@ -61,6 +61,38 @@ def _target_down(limits: SiteLimits) -> Alert:
     )
 
 
+def _vanished(window: str) -> Expr:
+    """Return services that had requests within *window*, and report none any more."""
+    metric = catalog.REQUESTS_IN_PROGRESS
+    served = events.REQUESTS.within(window).sum("job") > 0
+    serving = gauge_over(metric, "last", window).max("job") > 0
+    silent = served.or_(serving).unless(gauge(metric).max("job"))
+    return silent.record(
+        *("job", metric, f"gone{window}"),
+        f"Services with requests within {window}, of which no process reports any now.",
+    )
+
+
+def _unserved(window: str, traffic: str) -> Expr:
+    """
+    Return services with requests in their last minutes within *window*, of whose routes
+    no service in the same place reports one any more.
+    """
+    metric = catalog.REQUESTS_IN_PROGRESS
+    absent = gauge_over(metric, "last", window).max(*recorded.ROUTE)
+    absent = absent.unless(gauge(metric).max(*recorded.ROUTE), promql.PLACE, "route")
+    busy = recorded.traffic_of(traffic).latest(window) > 0
+    return (
+        absent.max("job")
+        .and_(busy, "job")
+        .record(
+            *("job", metric, f"unserved{window}"),
+            f"Services with requests in their last {traffic}, of which a route has "
+            "none to serve it any more.",
+        )
+    )
+
+
 def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page if a service has disappeared, unless it has no targets left and had no
@@ -68,9 +100,9 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     """
     name, hour = "JaxmonServiceVanished", limits.duration("1h")
     # A process that started within the hour may have had no request yet.
-    vanished = recorded.vanished(hour).unless(starts.young(hour, limits))
+    vanished = _vanished(hour).unless(starts.young(hour, limits))
     # Its requests went on until it was gone, and no other service has its routes.
-    unserved = recorded.unserved(hour, limits.vanished_for)
+    unserved = _unserved(hour, limits.vanished_for)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
     page = (

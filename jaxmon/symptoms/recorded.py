@@ -264,26 +264,6 @@ def crashes(window: str) -> Expr:
     )
 
 
-def unserved(window: str, traffic: str) -> Expr:
-    """
-    Return services with requests in their last minutes within *window*, of whose routes
-    no service in the same place reports one any more.
-    """
-    metric = catalog.REQUESTS_IN_PROGRESS
-    absent = gauge_over(metric, "last", window).max(*ROUTE)
-    absent = absent.unless(gauge(metric).max(*ROUTE), promql.PLACE, "route")
-    busy = traffic_of(traffic).latest(window) > 0
-    return (
-        absent.max("job")
-        .and_(busy, "job")
-        .record(
-            *("job", metric, f"unserved{window}"),
-            f"Services with requests in their last {traffic}, of which a route has "
-            "none to serve it any more.",
-        )
-    )
-
-
 def traffic_of(window: str) -> Expr:
     """Return how many requests of each service finished within *window*."""
     return (
@@ -293,18 +273,6 @@ def traffic_of(window: str) -> Expr:
             *("job", catalog.REQUESTS, f"sum{window}"),
             f"Requests to a service that finished within {window}.",
         )
-    )
-
-
-def vanished(window: str) -> Expr:
-    """Return services that had requests within *window*, and report none any more."""
-    metric = catalog.REQUESTS_IN_PROGRESS
-    served = events.REQUESTS.within(window).sum("job") > 0
-    serving = gauge_over(metric, "last", window).max("job") > 0
-    silent = served.or_(serving).unless(gauge(metric).max("job"))
-    return silent.record(
-        *("job", metric, f"gone{window}"),
-        f"Services with requests within {window}, of which no process reports any now.",
     )
 
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from tests.helpers.processes import ROOT, run_python
+from tests.helpers.sidecars import START, Worker, reading, status
 
 
 APPS = """
@@ -194,3 +196,14 @@ def test_jaxmon_run_counts_them_by_default(tmp_path, run_dir, environ, counted):
     )
 
     assert result.json() == counted
+
+
+def test_requests_that_were_recognised_are_said_to_be() -> None:
+    """By the framework they are of."""
+    worker = Worker()
+    before = reading(worker, at=START)
+    worker.requests(100)
+    process = ProcessVerdict(recognised=("Starlette", "Flask"))
+    found = status(worker, before=before, verdict=HostVerdict({"0": process})).answer
+    said = "and none fails (of Starlette and Flask; recognised, not marked)."
+    assert found.text.endswith(said)

@@ -288,18 +288,6 @@ def test_what_is_known_without_marks_is_said(loop: str) -> None:
 CRASH = "pid 7 (train.py) raised OSError: full, at train.py:6 in save, 9 s ago."
 
 
-def test_requests_that_were_recognised_are_said_to_be() -> None:
-    """By the framework they are of."""
-    worker = Worker()
-    before = reading(worker, at=START)
-    worker.requests(100)
-    process = ProcessVerdict(recognised=("Starlette", "Flask"))
-    found = status(worker, before=before, verdict=HostVerdict({"0": process})).answer
-    assert found.text.endswith(
-        "and none fails (of Starlette and Flask; recognised, not marked)."
-    )
-
-
 def test_how_a_program_crashed_is_the_first_line() -> None:
     """Of one that marks nothing, for ten minutes; no alert is said to follow."""
 
