@@ -167,6 +167,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for known
         """Load a public name on first use."""
         if name == "__version__":
             return _loaded("jaxmon.version", "version")()
+        if name in ("asgi", "wsgi"):  # as programs name what they have not imported
+            from importlib import import_module  # noqa: PLC0415
+
+            return import_module(f"jaxmon.{name}")
         try:
             home = _HOMES[name]
         except KeyError:

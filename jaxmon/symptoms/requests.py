@@ -46,8 +46,8 @@ from jaxmon.symptoms.symptom import (
 
 
 REQUESTS = (
-    "The program's log has the messages. A request without an exception set its "
-    "outcome to error itself."
+    "The program's log has the messages. An exception that a web framework turns into "
+    "a response does not reach jaxmon."
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""

@@ -6,6 +6,7 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -139,6 +140,10 @@ def test_a_successor_ends_the_death_of_a_process(run_dir: Path, agents: Agents) 
         assert seen(agents) == (2, 1, {"": 0})
 
 
+def is_marked(url: str) -> bool:
+    return FINISHED_SECONDS in values(http_get(url))
+
+
 def test_what_finished_stays_marked(run_dir: Path, agents: Agents) -> None:
     """
     A day later, when its counts are no longer served, and by a sidecar that is started
@@ -153,7 +158,9 @@ def test_what_finished_stays_marked(run_dir: Path, agents: Agents) -> None:
     rewrite(run_dir / "agent-0.end", record.replace(**earlier))
     for _ in range(2):
         with sidecar(run_dir, enabled="agents") as address:
-            page = values(http_get(f"http://{address}/metrics"))
+            url = f"http://{address}/metrics"
+            until(partial(is_marked, url), "the first poll")
+            page = values(http_get(url))
         assert day <= page[FINISHED_SECONDS] < day + 90
         assert not [name for name in page if "steps_total" in name]
 
