@@ -44,6 +44,9 @@ def read(url, accept="text/plain"):
 # Programs are read in the background; either page may be the first with the last one.
 while 'jaxmon_programs_total{function="__main__.double"} 2' not in read(agent.url):
     pass
+# So are the lines that hold memory, the first time.
+while "jaxmon_leak_growth_bytes{" not in read(agent.url):
+    pass
 
 found = {
     "theirs": read(theirs),
