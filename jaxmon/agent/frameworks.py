@@ -40,7 +40,7 @@ class Frameworks(Part):
 
     def __init__(self, context: Context) -> None:
         self._timer = context.observers.timer
-        self._calls: dict[str, tuple[type, _Call, _Call]] = {}
+        self._calls: dict[str, tuple[Any, _Call, _Call]] = {}
         context.observers.timer.append(self._look)
 
     def stop(self) -> None:
@@ -64,9 +64,9 @@ class Frameworks(Part):
             return
         for name, (module, replacement) in _FRAMEWORKS.items():
             kind = getattr(sys.modules.get(module), name, None)
-            if name in self._calls or not isinstance(kind, type):
+            call = vars(kind).get("__call__") if isinstance(kind, type) else None
+            if name in self._calls or call is None:
                 continue
-            call = kind.__dict__["__call__"]
             counted = replacement(call)
             self._calls[name] = kind, call, counted
             setattr(kind, "__call__", counted)  # noqa: B010 - likewise

@@ -334,7 +334,7 @@ missing because of that. A hook that cannot attach reports so once in the log an
 """
 
 
-OPTIONS = "jaxmon/options.py"
+OPTIONS, _CLASS = "jaxmon/options.py", "Options"
 
 _OPTIONS_HEAD = f'''"""The settings as keyword arguments, for type checkers."""
 
@@ -346,7 +346,7 @@ from os import PathLike
 from typing import TypedDict
 
 
-class Options(TypedDict, total=False):
+class {_CLASS}(TypedDict, total=False):
     """What `jaxmon.instrument` takes; see `docs/settings.md`."""
 
 '''

@@ -224,3 +224,23 @@ def test_a_release_is_compared_with_the_one_beside_it(tmp_path):
     ]
     rules = [one for one in shipped().recording if one["name"] == "jaxmon-overviews"]
     evaluate(tmp_path, rules, series, promql_expr_test=tests)
+
+
+def test_the_process_that_waits_most_is_not_lost_among_others(tmp_path):
+    """One of three is blocked all the time, the others hardly ever."""
+    states = {"a": ("blocked", 60), "b": ("blocked", 3), "c": ("device", 30)}
+    series = {
+        f'jaxmon_wall_seconds_total{{job="web",instance="{host}",worker="0",'
+        f'state="{state}"}}': f"0+{seconds}x20"
+        for host, (state, seconds) in states.items()
+    }
+    test = {
+        "expr": "round(job:jaxmon_wall_seconds:most5m, 0.001)",
+        "eval_time": "16m",
+        "exp_samples": [
+            {"labels": '{job="web", state="blocked"}', "value": 1},
+            {"labels": '{job="web", state="device"}', "value": 0.5},
+        ],
+    }
+    rules = [one for one in shipped().recording if one["name"] == "jaxmon-overviews"]
+    evaluate(tmp_path, rules, series, promql_expr_test=[test])

@@ -89,6 +89,24 @@ def test_goodput_is_the_share_of_steps(tmp_path):
     evaluate(tmp_path, overviews(), SERIES, promql_expr_test=[test])
 
 
+LEFT = "slo:jaxmon_request_error_abandoned:delta{" + JOB + ',route="/gen"}'
+EVENTS = (
+    "slo:events:increase5m{" + JOB + ',route="/gen",sloth_id="jaxmon-request-error"}'
+)
+
+
+def test_callers_who_gave_up_are_a_fraction_of_all(tmp_path):
+    """Two of each evaluation, of the 100 requests within five minutes."""
+    test = {
+        "expr": f"round({expression('Gave up', over=OVER)}, 0.001)",
+        "eval_time": "1h",
+        "exp_samples": [{"labels": "{}", "value": 0.1}],
+    }
+    series = {LEFT: "2x60", EVENTS: "100x60"}
+
+    evaluate(tmp_path, [], series, promql_expr_test=[test])
+
+
 def test_activities_are_fractions_of_their_sum(tmp_path):
     """Of many processes, activities take many seconds per second, and 100 %."""
     values = {"step": 0.45, "rest": 0.5, "checkpoint": 0.05}
