@@ -22,7 +22,7 @@ import _signal  # type: ignore[import-not-found]
 import functools
 import opcode
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
@@ -173,16 +173,37 @@ def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
     """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
+    return any([value is below for value in _arguments(frame)])
+
+
+def _arguments(frame: FrameType) -> Iterator[object]:
+    """Yield the arguments of the code in *frame*, those of a tuple one by one."""
     code = frame.f_code
     number = code.co_argcount + code.co_kwonlyargcount
     number += bool(code.co_flags & _VARARGS)
     variables = frame.f_locals
     for name in code.co_varnames[:number]:
         value = variables.get(name)
-        values = value if type(value) is tuple else (value,)
-        if any([value is below for value in values]):
-            return True
-    return False
+        yield from value if type(value) is tuple else (value,)
+
+
+def handled(frame: FrameType | None, numbers: Collection[int]) -> int:
+    """
+    Return which of the signals *numbers* a handler handles that has called the code in
+    *frame*; 0 if none does, or if it handles an exception of its own.
+    """
+    error = sys.exception()
+    caught_by = error and error.__traceback__ and error.__traceback__.tb_frame
+    try:
+        while frame is not None and frame is not caught_by:
+            below = frame.f_back
+            if _received_frame(frame, below):
+                given = [one for one in _arguments(frame) if isinstance(one, int)]
+                return next(iter([one for one in given if one in numbers]), 0)
+            frame = below
+    finally:
+        del error, caught_by  # as there
+    return 0
 
 
 def _handlers() -> set[CodeType]:

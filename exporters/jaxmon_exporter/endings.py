@@ -14,6 +14,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from typing import Any
 from jaxmon.catalog.sidecar import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
+from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.facts.endings import age_of
+from jaxmon.facts.endings import SlotEnds, age_of
 from jaxmon.facts.host import XidError
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import encoded
-from jaxmon.host.resources import container
+from jaxmon.host.formats.json_text import NewerSchemaError
+from jaxmon.host.resources import container, hung
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.polling import Clock
 
@@ -50,6 +53,7 @@ _OF_SLOT = (
 # Agents write their record that often, and twice as much later they are gone.
 _WRITTEN_EVERY = 5.0
 _MOST_XIDS = 100
+_MOST_FOLLOWED = 256
 _CLOSE_WRITE, _IGNORED = 0x8, 0x8000
 _CLOEXEC = 0o2000000
 _HEAD = "iIII"
@@ -256,3 +260,65 @@ def xids(families: Iterable[Family], now: float) -> list[XidError]:
             of = labels(name)
             found.append(XidError(of.get("uuid", ""), of.get("xid", ""), now - at))
     return found[:_MOST_XIDS]
+
+
+class ExitStatuses:
+    """Adds to records how the kernel saw processes exit, since Linux 6.15."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        # Descriptors, by worker and number of the process in its slot.
+        self._followed: dict[tuple[str, int], int] = {}
+
+    def follow(
+        self, slots: Mapping[str, SlotEnds], sockets: Mapping[str, Path]
+    ) -> bool:
+        """
+        Follow those of *slots* that run, with *sockets*, and return whether any has
+        exited; 50 µs for a new one.
+        """
+        found = False
+        for (worker, starts), process in list(self._followed.items()):
+            slot = slots.get(worker)
+            if slot is not None and slot.latest.starts == starts and slot.held:
+                continue
+            status = hung.exit_of(process)
+            if status is not None:
+                found = True
+                endings.complete(self._path(worker), starts, status)
+            elif slot is not None and slot.of(starts) is not None:
+                continue  # nothing has waited for it yet
+            del self._followed[worker, starts]
+            os.close(process)
+        for worker in slots.keys() & sockets.keys():
+            slot = slots[worker]
+            key = worker, slot.latest.starts
+            room = len(self._followed) < _MOST_FOLLOWED
+            if slot.held and room and key not in self._followed:
+                listening = hung.process_of(sockets[worker])
+                if listening is not None and self._is_held(worker, slot):
+                    self._followed[key] = listening
+                elif listening is not None:
+                    os.close(listening)
+        return found
+
+    def _is_held(self, worker: str, slot: SlotEnds) -> bool:
+        now = None
+        with suppress(NewerSchemaError):
+            now = endings.slot(self._path(worker))
+        return now is not None and bool(now.held) and are_same(now, slot)
+
+    def _path(self, worker: str) -> Path:
+        return self._run_dir / f"agent-{worker}.end"
+
+    def close(self) -> None:
+        """Follow none any more."""
+        for process in self._followed.values():
+            with suppress(OSError):
+                os.close(process)
+        self._followed.clear()
+
+
+def are_same(slot: SlotEnds | None, other: SlotEnds | None) -> bool:
+    """Return whether no other process started in a slot in between, as far as known."""
+    return not slot or not other or slot.latest.starts == other.latest.starts

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import CRASHED, FINISHED
+from jaxmon.facts.ending import CRASHED, IN_ORDER, STOPPED
 from jaxmon.facts.process import read
 from jaxmon.facts.status import (
     FindingSummary,
@@ -104,12 +104,15 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
     for worker, end in endings.ends(run_dir).items():
         # What its socket says, if that is left, is only that it is gone.
         is_unread = worker not in processes or processes[worker].trouble
-        if is_unread and end.ended != FINISHED:
+        if is_unread and end.ended == STOPPED:
+            processes.pop(worker, None)
+        elif is_unread and end.ended not in IN_ORDER:
             processes[worker] = ProcessVerdict(
                 end.pid or None,
                 end.program[:_MOST_OF_A_PROGRAM],
                 verdict=clean(end.line(age := endings.age_of(end)))[:_MOST_OF_A_NOTE],
                 crashed_seconds=age if end.ended == CRASHED else None,
+                unrecorded=end.unrecorded,
             )
     together = tuple(
         SharedFinding(**vars(as_fact(finding)), workers=tuple(workers))

@@ -175,7 +175,7 @@ class EndWriter:
             found = records(read_pages(descriptor))
         except NewerSchemaError:  # of a later release that had the slot
             found = None
-        previous = found and found[0]
+        previous = found[0] if found else None
         if since is not None and (previous is None or _is_same(previous, since)):
             mine = since.replace(state=RUNNING)
             if previous is None and self.before is not None and self.continued:
@@ -183,12 +183,12 @@ class EndWriter:
                 with interrupts.expected(OSError):
                     self._store(self.before.starts, self.continued)
                     self._put(line_of(self.before), page_of(self.before))
-        elif previous is None:
+        elif found is None or previous is None:
             os.ftruncate(descriptor, 0)
             mine = ProcessEnd(starts=1)
         else:
             self.before, self.continued = previous, None
-            crashes = previous.crashes + (previous.state != FINISHED)
+            crashes = previous.crashes_with(found[1]) + previous.crashed(found[1])
             mine = ProcessEnd(starts=previous.starts + 1, crashes=crashes)
             if since is None and previous.state == FINISHED and counted_age(previous):
                 self.continued = stored_counts(descriptor, previous)

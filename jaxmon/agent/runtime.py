@@ -113,7 +113,7 @@ class Runtime:
         indicators.serverless = settings.serverless
         loops = indicators.loops
         loops.on_change = lambda: self._ending.run(loops.running())
-        self._words.say = self._ending.update
+        self._words.say, self._words.leave = self._ending.update, self._exit
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self._about = OwnMetrics(
             self.context,

@@ -24,18 +24,20 @@ AGENT_UP = _slots.flag(
 )
 AGENT_STARTS = _slots.counter("Processes with an agent that started in this slot.")
 AGENT_CRASHES = _slots.counter(
-    "Processes of this slot that ended without finishing: killed, or by an exception."
+    "Processes of this slot that an exception ended, or a signal but SIGTERM and "
+    "SIGINT; without a record, if another ended so within ten minutes before."
 )
 AGENT_DIED = _slots.flag(
-    "1 from when a process ended without finishing until another takes its slot; loop "
-    "is what it ran.",
+    "1 from when a process ended without finishing or being stopped until another "
+    "takes its slot; loop is what it ran.",
     "loop",
 )
 AGENT_ENDED_SECONDS = _slots.gauge(
     "Time since the last process of this slot ended, while its counts are still served."
 )
 AGENT_FINISHED_SECONDS = _slots.gauge(
-    "Time since the last process of this slot finished, until another takes the slot."
+    "Time since the last process of this slot finished or was stopped, until another "
+    "takes the slot."
 )
 
 _host = Sheet("Host", SIDECAR)

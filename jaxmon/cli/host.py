@@ -37,7 +37,7 @@ from jaxmon.symptoms.findings import NOTHING
 if TYPE_CHECKING:
     from jaxmon.host.http.session import Session
 
-Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
+Condition: TypeAlias = Literal["running", "stuck?", "stopped", "ended", "crashed"]
 """The state of a process, as far as it can be seen from outside."""
 
 _FINDINGS_SECONDS = 3.0
@@ -252,7 +252,7 @@ class ProcessView:
     @property
     def verdict(self) -> str:
         """What is wrong with it in a sentence, the worst first; not sanitised."""
-        if self.condition == "crashed":
+        if self.agent.died:
             return self.agent.verdict or "It ended without finishing."
         if reasons := self.summary.answer.reasons:
             text = reasons[0].text
@@ -267,8 +267,7 @@ class ProcessView:
     def because(self) -> str:
         """The likely cause of that, empty if unknown; not sanitised."""
         reasons = self.summary.answer.reasons
-        crashed = self.condition == "crashed"
-        return reasons[0].because if reasons and not crashed else ""
+        return reasons[0].because if reasons and not self.agent.died else ""
 
     @property
     def rank(self) -> tuple[int, int, tuple[int, str]]:
@@ -366,7 +365,7 @@ class HostReader:
 def condition(agent: AgentSummary) -> Condition:
     """Return whether a process runs, as far as is known."""
     if agent.died:
-        return "crashed"
+        return "ended" if agent.unrecorded else "crashed"
     if not agent.up:
         return "stopped" if agent.trouble == STOPPED else "stuck?"
     topics = {finding.topic for finding in agent.findings or ()}

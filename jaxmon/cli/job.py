@@ -130,12 +130,14 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     alone = sidecars.local and not found.jobs
     just, earlier = ends(rundir.locate()) if alone else ([], [])
     ended = [*just, *earlier]
+    known = ends(rundir.locate(), stopped=True) if alone else ([], [])
     if as_json:
         output.document(document(found))
-    elif ended:
-        for sentence in ended:
+    elif any(known):
+        for sentence in (*known[0], *known[1]):
+            colour = "red" if sentence in ended else None
             for line in wrapped(sentence, output.report_width()):
-                output.line(line, colour="red")
+                output.line(line, colour=colour)
     else:
         for line in lines(found, output.report_width()):
             failed = line.startswith("FAILED")
@@ -143,7 +145,11 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     if ended or any(job.failed for job in found.jobs):
         return _FAILED
     missing = any(job.missing for job in found.jobs)
-    unknown = not found.jobs or missing or any(host.trouble for host in found.hosts)
+    unknown = (
+        not (found.jobs or any(known))
+        or missing
+        or any(host.trouble for host in found.hosts)
+    )
     return _NOTHING if unknown else 0
 
 

@@ -87,12 +87,12 @@ def command(
     List the observed processes of a host, and how they are.
 
     Each has a row: its slot (the `worker` label), pid, age, state, requests or steps a
-    second, and command. Below it stands what is wrong with it. A process that crashed
-    is listed until another takes its slot. One that does not respond is "stuck?", one
-    that a signal stopped is "stopped".
+    second, and command. Below it stands what is wrong with it. A process that crashed,
+    or "ended" without a record, is listed until another takes its slot. One that does
+    not respond is "stuck?", one that SIGSTOP stopped is "stopped".
 
     Options:
-        ended: Also list slots whose process finished in order.
+        ended: Also list slots whose process finished, or was stopped.
         seconds: How long to count requests and steps.
         url: Ask this sidecar, of another host or container, instead of the agents.
 
@@ -179,7 +179,8 @@ def _show(
             output.line(text, colour=colour)
         because = clean(process.because)
         output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
-    output.lines(lines[len(processes) + 1 :])
+    for end, line in zip(finished.values(), lines[len(processes) + 1 :], strict=True):
+        output.lines([line, *([f"{_INDENT}{clean(end.sentence)}"] if end.stop else [])])
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
@@ -202,12 +203,13 @@ def _finished(
     directory: Path, processes: Sequence[ProcessView]
 ) -> dict[str, ProcessEnd]:
     from jaxmon.facts import endings
+    from jaxmon.facts.ending import IN_ORDER
 
     running = {process.number for process in processes}
     return {
         worker: end
         for worker, end in endings.ends(directory).items()
-        if worker not in running and end.ended == "finished"
+        if worker not in running and end.ended in IN_ORDER
     }
 
 
@@ -263,6 +265,7 @@ def _document(
                     "pid": end.pid or None,
                     "command": end.program,
                     "state": "ended",
+                    "verdict": end.sentence,
                     "ended_seconds_ago": age_of(end),
                 }
                 for worker, end in finished.items()

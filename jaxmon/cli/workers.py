@@ -15,7 +15,7 @@ from typing import Any
 from jaxmon.cli import output
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.ending import IN_ORDER, STOPPED
 from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.recent import TEN_MINUTES
@@ -187,7 +187,7 @@ def pick(
         )
     elif chosen:
         msg = f"{choice!r} may be any of these; give one by its number or pid:"
-    elif any(ended := ends(run_dir or rundir.locate(), choice)):
+    elif any(ended := ends(run_dir or rundir.locate(), choice, stopped=True)):
         msg = f"{choice!r} does not run any more:"
         raise CommandError(msg, details=[*ended[0], *ended[1]], exit_code=2)
     else:
@@ -242,13 +242,13 @@ def _starting(directory: Path) -> dict[int, float]:
 def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
     """
     Return that no agent is in *directory*: first which process *choice* has just ended
-    without finishing, any for `None`, last what is known of others.
+    without finishing, or was stopped, any for `None`, last what is known of others.
     """
     msg = (
         f"no instrumented process is running: no agent in {directory}. Start one with "
         "`jaxmon run PROGRAM`, or set its directory with --run-dir."
     )
-    just, earlier = ends(directory, choice)
+    just, earlier = ends(directory, choice, stopped=True)
     lines = [*just, msg, *earlier, *hints(directory)]
     return CommandError(lines[0], details=lines[1:])
 
@@ -282,15 +282,18 @@ def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentP
     return []
 
 
-def ends(directory: Path, choice: str | None = None) -> tuple[list[str], list[str]]:
+def ends(
+    directory: Path, choice: str | None = None, *, stopped: bool = False
+) -> tuple[list[str], list[str]]:
     """
-    Return a sentence on each process *choice* that did not finish, on all for `None`,
-    the latest first: on those of the last ten minutes, and on others.
+    Return a sentence on each process *choice* that did not finish, or was *stopped*, on
+    all for `None`, the latest first: on those of the last ten minutes, and on others.
     """
     found = []
     for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
-        if end.ended != FINISHED and choice in {None, *names_of_it}:
+        counts = end.ended not in IN_ORDER or (stopped and end.ended == STOPPED)
+        if counts and choice in {None, *names_of_it}:
             age = endings.age_of(end)
             found.append((inf if age is None else age, clean(end.line(age))))
     found = sorted(found)[:_MOST_LISTED]

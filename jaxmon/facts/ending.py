@@ -5,8 +5,10 @@ how a process ended.
 
 A process that is killed cannot write. So it writes from its start on, and every few
 seconds, what must be known then: which process it is, its command line and how far it
-has come. An exception, a `sys.exit` and an orderly end add how it ended, and the
-sidecar the exit status, as the kernel saw it.
+has come. An exception, a `sys.exit`, a stop and an orderly end add how it ended, and
+the sidecar the exit status, as the kernel saw it.
+
+SIGTERM and SIGINT are how people and orchestrators stop programs: that is no crash.
 """
 
 from __future__ import annotations
@@ -28,11 +30,19 @@ FINISHED: State = "finished"
 CRASHED: State = "crashed"
 KILLED = "killed"
 """How a process ended that left no word of its end."""
+STOPPED = "stopped"
+"""How one ended that SIGTERM or SIGINT stopped, as far as that is known."""
+IN_ORDER = (FINISHED, STOPPED)
 
 # A word of a process that was killed before it had finished.
 _SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
 # After a signal that a program handles itself, most exit with 128 and its number.
 _BY_SIGNAL = 128
+STOPS = {2: "SIGINT", 15: "SIGTERM"}
+"""The signals that stop programs, by number."""
+# An end without a record counts as a crash if another was so many seconds before.
+_AGAIN = 600.0
+UNRECORDED = "ended without a record: killed, or stopped by a signal"
 # More than any process counts, and what JSON readers keep exactly.
 _MOST = 1 << 53
 
@@ -54,7 +64,7 @@ class ProcessEnd(Fact):
 
     Attributes:
         starts: which process of its slot it is, counted from 1.
-        crashes: how many of those before it did not finish.
+        crashes: how many of those before it crashed.
         state: ``running`` unless it said otherwise: also of one that was killed.
         running: the loop that runs; empty if none does.
         pid: in its own namespace of processes.
@@ -70,8 +80,8 @@ class ProcessEnd(Fact):
         activity: the activity that it was in lately, if it marks any.
         place: the line where it was lately, as ``file:line``.
         awaited: the function whose program it waited for there, if it did.
-        kind: ``exception``, ``exit`` with another code than 0, or ``finished``; empty
-            if it left no word.
+        kind: ``exception``, ``exit`` with another code than 0, ``stop`` by a signal
+            that it handled, or ``finished``; empty if it left no word.
         type: class of the exception.
         message: first line of its message, or of that of `sys.exit`.
         oom: whether it is about memory of devices.
@@ -83,7 +93,8 @@ class ProcessEnd(Fact):
         boottime: the same by the clock that all processes of a host share.
         age_seconds: how long ago that was; `None` if unknown. Never written.
         status: with which code it exited, by the kernel; `None` if that is unknown.
-        signal: the number of the signal that ended it, by the kernel; 0 if none did.
+        signal: the number of the signal that ended it, by the kernel, or that it
+            handled; 0 if none did.
         counted_since: when the counts of the slot began that this process left, or
             that it adds to; 0 if it does neither. By `jaxmon.clocks.monotonic`.
         counted_until: when it left them.
@@ -126,7 +137,9 @@ class ProcessEnd(Fact):
 
     @property
     def ended(self) -> str:
-        """How it ended, if it has: ``finished``, ``crashed`` or ``killed``."""
+        """How it ended, if it has: in a word, such as ``finished``."""
+        if self.stop:
+            return STOPPED
         if self.state != RUNNING:
             return self.state
         return _SAID.get(self.kind, KILLED)
@@ -134,7 +147,42 @@ class ProcessEnd(Fact):
     @property
     def failed(self) -> bool:
         """Whether it left the word that it failed."""
-        return self.kind in {"exception", "exit"}
+        return self.kind in {"exception", "exit"} and not self.stop
+
+    @property
+    def stop(self) -> str:
+        """The name of the signal that stopped it, empty if that is not known."""
+        if self.kind == "exception" or self.state == CRASHED:
+            return ""
+        if self.kind == "exit":
+            number = self.code - _BY_SIGNAL
+        else:
+            number = self.signal or (self.status or 0) - _BY_SIGNAL
+        return STOPS.get(number, "")
+
+    def crashed(self, before: ProcessEnd | None) -> bool:
+        """
+        Return whether it crashed, if it has ended, after the process *before* it. What
+        ended without a record may have been stopped: that counts only if it repeats.
+        """
+        if self.ended == STOPPED or self.state == FINISHED:
+            return False
+        if self.kind == "exception" or self.exited or self.state == CRASHED:
+            return True
+        if before is None or before.ended in IN_ORDER:
+            return False
+        return 0 <= (self.boottime or 0.0) - (before.boottime or 0.0) < _AGAIN
+
+    def crashes_with(self, before: ProcessEnd | None) -> int:
+        """Return `crashes`, with *before* if it is known only now that it crashed."""
+        if before is None or before.crashes != self.crashes:
+            return self.crashes
+        return self.crashes + (before.exited and before.crashed(None))
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether it left no word, if it has ended, and the kernel's is not known."""
+        return self.ended == KILLED and not self.exited
 
     @property
     def exited(self) -> bool:
@@ -149,6 +197,8 @@ class ProcessEnd(Fact):
 
     def __str__(self) -> str:
         """Return how it ended, as the predicate of a sentence."""
+        if self.stop:
+            return f"was stopped by {self.stop}"
         if self.kind == "exception":
             return f"raised {Underlying(self.type, self.message)}{self._after(-1)}"
         if self.kind == "exit":
@@ -168,7 +218,7 @@ class ProcessEnd(Fact):
             return f"was ended by {self.signal_name}"
         if self.status is not None:
             return f"exited with code {self.status} without a word"
-        return "was killed, or ended without a word"
+        return UNRECORDED
 
     @property
     def sentence(self) -> str:
@@ -192,7 +242,7 @@ class ProcessEnd(Fact):
 
     def _did(self) -> str:
         found = [str(self)]
-        if self.failed and self.where:
+        if self.where and self.kind != "finished":
             found.append(f"at {self.where} in {self.function}")
         if self.loop:
             found.append(f"after step {self.steps:,} of {self.loop}")

@@ -7,17 +7,21 @@ the slot writes its own record, as one line of JSON, in single system calls: whe
 starts, when a loop starts or ends, every few seconds, and when it ends; into a page
 that exists, so on a full disk as well. A process that was killed cannot write. So the
 record is written as if it would be, and whether a process is alive is known from a lock
-that the kernel releases. The next process in the slot counts a predecessor that did not
-finish, the sidecar one without a successor, whose exit status it adds (`complete`).
+that the kernel releases. The next process in the slot counts a predecessor that
+crashed, the sidecar one without a successor, whose exit status it adds (`complete`).
 
-Finished are a program that came to its end, `sys.exit`, Ctrl-C, and
-`jaxmon.uninstrument`. Crashed are an uncaught exception, one that the program handles
-by `sys.exit` with the code 1, a signal, a segmentation fault, the kernel's OOM killer
-and `os._exit`, at which Python runs nothing either; that is also how a child forked by
-`multiprocessing` ends if it has an agent of its own. So is SIGTERM in a program that
-does not handle it: nothing of Python runs then, and a handler of ours would change the
-program. Where that is how processes are stopped, the program should handle it; in
-Kubernetes, the pod takes its record and sidecar along.
+Finished are a program that came to its end, `sys.exit`, and `jaxmon.uninstrument`.
+Stopped are those that SIGTERM or SIGINT ends: a `KeyboardInterrupt`, a handler that
+calls `sys.exit`, a program that sends itself the signal after it has handled it, and
+those of which the kernel says so. Crashed are an uncaught exception, one that the
+program handles by `sys.exit` with the code 1, other signals, the kernel's OOM killer
+and `os._exit`; that is also how a child forked by `multiprocessing` ends if it has an
+agent of its own.
+
+Nothing of Python runs at SIGTERM that nothing handles, and a handler of ours would
+change the program. So before Linux 6.15, or without a sidecar, such an end may also be
+SIGKILL's. It counts as a crash only if it follows another one, or a crash, within ten
+minutes. In Kubernetes, the pod takes its record and sidecar along.
 
 A process that ends between two polls of the sidecar would take its counts along. So,
 when it stops, it writes its counters behind the pages, added to those of the processes
@@ -212,9 +216,11 @@ class SlotEnds(NamedTuple):
     @property
     def died(self) -> bool | None:
         """
-        Whether its latest process ended without finishing, `None` if that depends on
-        whether there is one.
+        Whether its latest process ended without finishing or being stopped, `None` if
+        that depends on whether there is one.
         """
+        if self.latest.stop:
+            return False
         if self.latest.state == RUNNING:
             return None if self.held is None else not self.held
         return self.latest.state == CRASHED

@@ -239,7 +239,7 @@ def host(target: str, document: object) -> JobHost:
             stacks[rank.worker] = _stacks(entry.get("stacks"))
             continue
         others += not rank.ended
-        if rank.words.failed or rank.ended == KILLED:
+        if rank.words.failed or (rank.ended == KILLED and not rank.words.stop):
             unknown.append(rank)
     reported = from_json(
         JobHost, {name: given[name] for name in _REPORTED if name in given}

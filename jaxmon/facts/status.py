@@ -228,7 +228,8 @@ class ProcessVerdict(Fact):
     read yet; ``notes`` say why some may be missing or wrong. ``observed_seconds`` is
     what they are about. ``pid`` and ``program``, its command line, are known with the
     findings only, as is ``doing``, where its time goes lately, in a sentence.
-    ``crashed_seconds`` is how long ago an exception ended it, `None` if none did.
+    ``crashed_seconds`` is how long ago an exception ended it, `None` if none did;
+    ``unrecorded`` is whether it ended without a record: killed, or stopped by a signal.
     ``calling`` is what it calls, if it marks nothing, and ``recognised`` are the
     frameworks whose requests are counted without a mark.
     """
@@ -242,6 +243,7 @@ class ProcessVerdict(Fact):
     notes: tuple[str, ...] = ()
     doing: str = ""
     crashed_seconds: float | None = None
+    unrecorded: bool = False
     calling: CallRate = CallRate()
     recognised: tuple[str, ...] = ()
 

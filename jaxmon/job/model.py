@@ -30,6 +30,8 @@ class SuspectKind(Enum):
     EXITED = "exited"
     """By `sys.exit` with another code than 0."""
     FINISHED = "finished"
+    TERMINATED = "terminated"
+    """By SIGTERM or SIGINT: a person or a scheduler stopped it."""
     MISSING = "gone"
     """No sidecar reports it, and all have answered."""
     STOPPED = "stopped"
@@ -61,7 +63,7 @@ FAILED = frozenset(
     (SuspectKind.KILLED, SuspectKind.CRASHED, SuspectKind.EXITED, SuspectKind.LOST)
 )
 """How a process ends that fails."""
-ENDED = FAILED | {SuspectKind.FINISHED}
+ENDED = FAILED | {SuspectKind.FINISHED, SuspectKind.TERMINATED}
 OVER = ENDED | {SuspectKind.MISSING}
 MUTE = frozenset((SuspectKind.STOPPED, SuspectKind.SILENT))
 ABSENT = OVER | MUTE | {SuspectKind.UNREACHABLE}

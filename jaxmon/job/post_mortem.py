@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, STOPPED
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.job.model import Job, JobState, Suspects
@@ -45,6 +45,11 @@ class FailureKind(Enum):
     """Without a word."""
     OOM_KILLED = "oom_killed"
     """Without a word, and the kernel killed a process of its cgroup for memory."""
+    STOPPED = "stopped"
+    """By SIGTERM or SIGINT: no failure, but others fail if it was alone."""
+
+
+_SILENT = frozenset((FailureKind.KILLED, FailureKind.CRASHED, FailureKind.STOPPED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class RankFailure:
     @property
     def is_silent(self) -> bool:
         """Whether it ended without a word, as also by JAX when others are gone."""
-        return self.kind in {FailureKind.KILLED, FailureKind.CRASHED}
+        return self.kind in _SILENT
 
     def meets(self, other: RankFailure) -> bool:
         """Return whether it is unknown which of them was before the other."""
@@ -91,6 +96,8 @@ def failure_of(host: JobHost, rank: Rank) -> RankFailure | None:
 
 def _kind(rank: Rank) -> FailureKind | None:
     words = rank.words
+    if STOPPED in (words.ended, rank.ended):
+        return FailureKind.STOPPED if rank.ended else None
     if words.kind == "exception":
         # Someone may have called the hook for uncaught exceptions, and continued.
         age, failed_age = rank.age, words.age_seconds
@@ -154,7 +161,10 @@ class PostMortem:
     @property
     def failed(self) -> bool:
         """Whether any rank has failed."""
-        return self.first is not None or bool(self.consequences)
+        found = (self.first, *self.together, *self.later, *self.consequences)
+        return any(
+            of is not None and of.kind is not FailureKind.STOPPED for of in found
+        )
 
 
 @dataclass(frozen=True, slots=True)

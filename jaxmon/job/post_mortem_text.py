@@ -24,6 +24,8 @@ _ADVICE = {
     "report that jaxmon wrote on the host shows what held the memory.",
     FailureKind.EXIT: "Its log says why it exited.",
     FailureKind.CRASHED: "Its log shows the exception.",
+    FailureKind.STOPPED: "A user, a scheduler or an eviction stopped it: their logs "
+    "say which (`kubectl describe pod`, `sacct`).",
     FailureKind.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, "
     "`os._exit`, or a crash in C. The logs of the program, the kernel and the "
     "scheduler say which (`dmesg`, `kubectl describe pod`, `sacct`).",
@@ -35,7 +37,7 @@ _IN_C = (
     "core."
 )
 _BY_SIGNAL = dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C)
-_STOPPED = (
+_KILLED = (
     "A user, a scheduler, an eviction or the kernel sent it that signal: their logs "
     "say which (`dmesg`, `kubectl describe pod`, `sacct`)."
 )
@@ -76,6 +78,7 @@ def headline(job: PostMortem) -> str:
     size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
     where = f"{size}, on {counted(job.hosts, 'host')}"
     outcome = "NO FAILURE KNOWN" if job.missing else "NO FAILURE"
+    outcome = "STOPPED" if job.first is not None else outcome
     return f"{'FAILED' if job.failed else outcome}: {where}"
 
 
@@ -118,9 +121,10 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
             text = f"{title}, {_since(failure, first)}: {failure.rank} {_did(failure)}"
             yield from point(text, width)
         yield from rest(found, _MOST_FAILURES, "further one")
-    for text in _others(job) if job.failed else _missing(job):
+    ended = first is not None or job.failed
+    for text in _others(job) if ended else _missing(job):
         yield from point(text, width)
-    if job.hangs and not job.failed:
+    if job.hangs and not ended:
         yield from point(_HANGS, width)
 
 
@@ -129,7 +133,7 @@ def _advice(failure: RankFailure) -> str:
     signal = failure.rank.words.signal_name
     if failure.kind is not FailureKind.KILLED or not signal:
         return _ADVICE[failure.kind]
-    return _BY_SIGNAL.get(signal, _STOPPED)
+    return _BY_SIGNAL.get(signal, _KILLED)
 
 
 def _others(job: PostMortem) -> Iterator[str]:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, ProcessEnd
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, STOPPED, ProcessEnd
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -67,6 +67,7 @@ _ENDS = {
     KILLED: SuspectKind.KILLED,
     CRASHED: SuspectKind.CRASHED,
     FINISHED: SuspectKind.FINISHED,
+    STOPPED: SuspectKind.TERMINATED,
 }
 # What a process says when others are gone: seen in jobs with gloo, and known of JAX's
 # coordination service, of gRPC and of NCCL.
@@ -328,8 +329,10 @@ def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
 
 
 def _end(rank: Rank) -> SuspectKind:
+    if rank.words.stop:  # as is known only since
+        return SuspectKind.TERMINATED
     kind = _ENDS.get(rank.ended, SuspectKind.CRASHED)
-    # Ctrl-C ends a program in order, but not as one of a job should end.
+    # Someone may have called the hook for uncaught exceptions.
     if kind is SuspectKind.FINISHED and rank.words.kind == "exception":
         kind = SuspectKind.CRASHED
     # With another code than 0, unless it raised SystemExit itself.

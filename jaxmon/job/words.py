@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon.facts.ending import UNRECORDED
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
@@ -32,6 +33,7 @@ _SEVERAL = {
 _MOST_RANGES = 6
 _MOST_NAMED = 3
 
+_BY_KERNEL = (model.SuspectKind.KILLED, model.SuspectKind.TERMINATED)
 _NOT_BEHIND = model.OVER | {model.SuspectKind.UNREACHABLE, model.SuspectKind.PROGRAM}
 
 
@@ -58,7 +60,7 @@ _RESTART = "Restart the job: JAX cannot replace a single process."
 
 WORDS = {
     model.SuspectKind.KILLED: Phrases(
-        "was killed, or ended without a word",
+        UNRECORDED,
         f"The logs of kernel, scheduler and program say why. {_RESTART}",
     ),
     model.SuspectKind.CRASHED: Phrases(
@@ -77,6 +79,11 @@ WORDS = {
         "All have to stop after the same step. Give them the same number of batches, "
         "and decide on values that all share. On a signal, stop where "
         "`multihost_utils.reached_preemption_sync_point` says.",
+    ),
+    model.SuspectKind.TERMINATED: Phrases(
+        "was stopped by SIGTERM or SIGINT",
+        "A user, a scheduler or an eviction did that: their logs say which. "
+        f"{_RESTART}",
     ),
     model.SuspectKind.MISSING: Phrases(
         "is reported by no sidecar",
@@ -210,6 +217,10 @@ def who(group: RankGroup) -> str:
 def does(suspects: model.Suspects) -> str:
     """Return what *suspects* do, where, and for how long."""
     text = WORDS[suspects.kind].text(len(suspects.numbers))
+    if len(suspects.numbers) == len(suspects.ranks) == 1:
+        end = suspects.ranks[0].words
+        if suspects.kind in _BY_KERNEL and (end.exited or end.stop):
+            text = str(end)
     if suspects.kind in {
         model.SuspectKind.COMPILE,
         model.SuspectKind.ACTIVITY,

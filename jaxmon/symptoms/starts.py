@@ -126,7 +126,8 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
 
 def _how_crashed(died: Sequence[AgentSummary]) -> str:
     """Return which processes crashed, and of the latest, how, if that is known."""
-    text = f"{listed('worker', [agent.worker for agent in died])} crashed"
+    did = "ended" if any(agent.unrecorded for agent in died) else "crashed"
+    text = f"{listed('worker', [agent.worker for agent in died])} {did}"
     latest = min(died, key=_seconds_since_crash).verdict
     if not latest:
         return f"{text}."

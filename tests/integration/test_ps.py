@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.cli import workers
 from jaxmon.cli.main import main
-from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.ending import CRASHED, FINISHED
 from jaxmon.host import bootstrap, rundir
 from jaxmon.host.formats import layout
 from tests.helpers.preloaded import start_preloaded
@@ -88,6 +88,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         for one in (crashed, ended):
             one.begin()
         crashed.run("train")
+        crashed.end(CRASHED)
         ended.end(FINISHED)
         for one in (crashed, ended):
             one.abandon()

@@ -1,5 +1,7 @@
 """Processes of a job that have ended, or are stopped."""
 
+from typing import Any
+
 import pytest
 
 from jaxmon.facts.host import host
@@ -20,7 +22,26 @@ def test_how_a_process_ended_comes_first() -> None:
         SuspectKind.CRASHED,
     ]
     assert job.state is JobState.HUNG
-    assert "rank 1 (host-0, pid 1001) was killed" in text(job)
+    assert "rank 1 (host-0, pid 1001) ended without a record: killed, or" in text(job)
+    killed["words"] = {"signal": 9}
+    job = judged(failed, killed, *waiting(2, first=2, age=9.0))
+    assert "rank 1 (host-0, pid 1001) was ended by SIGKILL" in text(job)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"ended": "stopped"},
+        {"ended": "stopped", "words": {"kind": "stop", "signal": 15}},
+        {"ended": "killed", "words": {"signal": 15}},
+    ],
+)
+def test_a_stopped_rank_is_no_crash(how: dict[str, Any]) -> None:
+    """Its job waits for it, and both commands say who stopped it, not that it died."""
+    stopped = report(1, ended_seconds=8.0, **how)
+    job = judged(stopped, *waiting(3, first=2, age=9.0))
+    assert job.suspects[0].kind is SuspectKind.TERMINATED
+    assert "rank 1 (host-0, pid 1001) was stopped by SIGTERM" in text(job)
 
 
 def test_errors_about_other_processes_come_last() -> None:

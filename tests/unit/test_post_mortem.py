@@ -277,9 +277,15 @@ def test_an_exit_after_an_error_is_judged_by_the_error() -> None:
 
 def test_exits_and_kills_for_memory_are_told() -> None:
     """A code of 128 and more names the signal; the kernel's counter the reason."""
-    code = {"kind": "exit", "code": 143, "age_seconds": 3.0}
+    code = {"kind": "exit", "code": 137, "age_seconds": 3.0}
     found = examine([a_host(report(0, words=code, ended="finished"))])
-    assert "rank 0 (host-0, pid 1000) exited with code 143 (SIGTERM)" in text_of(found)
+    assert "rank 0 (host-0, pid 1000) exited with code 137 (SIGKILL)" in text_of(found)
+    assert document(found)["failed"]
+    stop = {**code, "code": 143}
+    found = examine([a_host(report(0, words=stop, ended="stopped"))])
+    assert "rank 0 (host-0, pid 1000) was stopped by SIGTERM" in text_of(found)
+    assert text_of(found).startswith("STOPPED: 4 ranks")
+    assert not document(found)["failed"]
     found = examine([a_host(report(0, **killed(3.0), oom_kills=1))])
     assert "was killed by the kernel for memory" in text_of(found)
     xid = [{"uuid": "GPU-7", "xid": "79", "age_seconds": 4.0}]
@@ -321,7 +327,7 @@ def test_a_process_that_was_killed_before_it_joined_may_be_the_rank() -> None:
     """Or within seconds after: the sidecar has not read which rank it was."""
     early = {"host": "far", "pid": 7, "index": None, **killed(9.0)}
     some = [report(n) for n in range(3)]
-    assert "A process of unknown rank (far) was killed" in text_of(
+    assert "A process of unknown rank (far) ended without a record" in text_of(
         examine([a_host(*some, early)])
     )
     lives = {"host": "far", "pid": 7, "index": None}

@@ -63,14 +63,19 @@ def test_a_process_counts_itself_and_says_how_it_ends(path: Path) -> None:
 
 
 def test_a_successor_counts_those_that_did_not_finish(path: Path) -> None:
-    """Starts and crashes add up over the processes of a slot."""
+    """
+    Starts and crashes add up over the processes of a slot. What may have been a stop
+    counts only after another such end, or a crash.
+    """
     live(path, FINISHED, CRASHED, RUNNING, FINISHED, RUNNING)
 
     assert record(path.parent) == (5, 2, RUNNING, "")
     assert endings.slots(path.parent)["0"].died
     live(path, FINISHED)
-    assert record(path.parent) == (6, 3, FINISHED, "")
+    assert record(path.parent) == (6, 2, FINISHED, "")
     assert endings.slots(path.parent)["0"].died is False
+    live(path, RUNNING, RUNNING, RUNNING, FINISHED)
+    assert record(path.parent) == (10, 4, FINISHED, "")
 
 
 def test_a_killed_process_has_died(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +29,10 @@ from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.endings import SlotEnds
 from jaxmon.host import rundir
-from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.host.resources import hung
 from jaxmon_exporter import polling
+from jaxmon_exporter.endings import ExitStatuses, are_same
 
 
 # An agent may be newer than this, but must not report that a target is down.
@@ -145,7 +143,6 @@ def _check_devices(family: Family) -> None:
 
 
 _KINDS = ("counter", "histogram")
-_MOST_FOLLOWED = 256
 
 
 class SlotSeries:
@@ -168,10 +165,11 @@ class SlotSeries:
             if dead is None:  # the system does not say
                 dead = worker in unheard
             record = slot.latest
-            counted[worker] = self._number(worker, record, dead=dead)
+            counted[worker] = self._number(worker, slot, dead=dead)
             # An agent of a release without records may have the slot now.
             died[worker, record.running] = float(dead and worker not in up)
-            age = endings.age_of(record) if record.state == FINISHED else None
+            over = record.state == FINISHED or (record.stop and slot.ended)
+            age = endings.age_of(record) if over else None
             if age is not None and worker not in up:
                 finished[worker] = age
         self._counted = counted
@@ -183,65 +181,14 @@ class SlotSeries:
             by_label(catalog.AGENT_FINISHED_SECONDS, finished),
         ]
 
-    def _number(
-        self, worker: str, record: ProcessEnd, *, dead: bool
-    ) -> tuple[int, int]:
-        starts, crashes = record.starts, record.crashes + dead
+    def _number(self, worker: str, slot: SlotEnds, *, dead: bool) -> tuple[int, int]:
+        record, earlier = slot.latest, slot.before
+        starts, crashes = record.starts, record.crashes_with(earlier)
+        crashes += dead and record.crashed(earlier)
         before = self._counted.get(worker)
         if before is not None and before[0] <= starts:
             crashes = max(crashes, before[1])
         return starts, crashes
-
-
-class ExitStatuses:
-    """Adds to records how the kernel saw processes exit, since Linux 6.15."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
-        # Descriptors, by worker and number of the process in its slot.
-        self._followed: dict[tuple[str, int], int] = {}
-
-    def follow(
-        self, slots: Mapping[str, SlotEnds], sockets: Mapping[str, Path]
-    ) -> None:
-        """Follow those of *slots* that run, with *sockets*; 50 µs for a new one."""
-        for (worker, starts), process in list(self._followed.items()):
-            slot = slots.get(worker)
-            if slot is not None and slot.latest.starts == starts and slot.held:
-                continue
-            status = hung.exit_of(process)
-            if status is not None:
-                endings.complete(self._path(worker), starts, status)
-            elif slot is not None and slot.of(starts) is not None:
-                continue  # nothing has waited for it yet
-            del self._followed[worker, starts]
-            os.close(process)
-        for worker in slots.keys() & sockets.keys():
-            slot = slots[worker]
-            key = worker, slot.latest.starts
-            room = len(self._followed) < _MOST_FOLLOWED
-            if slot.held and room and key not in self._followed:
-                listening = hung.process_of(sockets[worker])
-                if listening is not None and self._is_held(worker, slot):
-                    self._followed[key] = listening
-                elif listening is not None:
-                    os.close(listening)
-
-    def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        now = None
-        with suppress(NewerSchemaError):
-            now = endings.slot(self._path(worker))
-        return now is not None and bool(now.held) and _are_same(now, slot)
-
-    def _path(self, worker: str) -> Path:
-        return self._run_dir / f"agent-{worker}.end"
-
-    def close(self) -> None:
-        """Follow none any more."""
-        for process in self._followed.values():
-            with suppress(OSError):
-                os.close(process)
-        self._followed.clear()
 
 
 class LeftCounts(NamedTuple):
@@ -304,11 +251,6 @@ class EndedCounts:
             return None
         found = [of for of in page_families(worker, text) if of.metric.kind in _KINDS]
         return LeftCounts(of, found, len(text))
-
-
-def _are_same(slot: SlotEnds | None, other: SlotEnds | None) -> bool:
-    """Return whether no other process started in a slot in between, as far as known."""
-    return not slot or not other or slot.latest.starts == other.latest.starts
 
 
 def _identity(of: ProcessEnd) -> tuple[object, ...]:
@@ -399,20 +341,21 @@ class Agents(polling.Collector):
         # After the responses: what died meanwhile is dead, and what it counted is kept.
         refused: dict[str, str] = {}
         slots = self._slots(refused)
+        if self._exits.follow(slots, sockets):
+            slots = self._slots()
         for worker, trouble in self._ended.read(slots).items():
             self._trouble(f"{worker} (ended)", BAD_PAGE, trouble)
         for worker in refused.keys() - self._refused.keys():
             self._trouble(f"{worker} (record)", BAD_PAGE, PageError(refused[worker]))
         self._refused = refused
-        self._exits.follow(slots, sockets)
-        pages, unheard = self._pages(answers)
+        pages, unheard = self._pages(answers, slots)
         up = {worker: float(page is not None) for worker, page in pages.items()}
         responded = {worker for worker, is_up in up.items() if is_up}
         # Where another process started meanwhile, it is unknown whose page it is.
         served = {
             worker: page
             for worker, page in pages.items()
-            if page and _are_same(before.get(worker), slots.get(worker))
+            if page and are_same(before.get(worker), slots.get(worker))
         }
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
@@ -426,7 +369,7 @@ class Agents(polling.Collector):
         self._exits.close()
 
     def _pages(
-        self, answers: dict[str, str | FetchError]
+        self, answers: dict[str, str | FetchError], slots: Mapping[str, SlotEnds]
     ) -> tuple[dict[str, list[Family] | None], set[str]]:
         """Return each agent's families, and whose sockets nothing listens on."""
         pages: dict[str, list[Family] | None] = {}
@@ -438,7 +381,11 @@ class Agents(polling.Collector):
                     raise answer
                 pages[worker] = page_families(worker, answer)
             except FetchError as error:
-                if error.reason == fetch.LEFT:  # in order, since we looked
+                slot = slots.get(worker)
+                stopped = slot is not None and slot.ended and slot.ended.stop
+                if error.reason == fetch.LEFT or (  # in order, since we looked
+                    error.reason == fetch.GONE and stopped
+                ):
                     self._troubles.pop(worker, None)
                     del pages[worker]
                     continue

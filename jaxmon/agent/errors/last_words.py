@@ -4,20 +4,25 @@ had come, and when; and how far it has come before that, as it may be killed.
 
 Written as soon as an uncaught exception is reported: what follows may take minutes, as
 JAX's wait for the other processes of a job does, or end by a signal. Otherwise written
-as the process exits. Before that, only calls of `sys.exit` are noted. Signals are not
-observed: that would take a handler, and change the program.
+as the process exits. Before that, only calls of `sys.exit` and `signal.raise_signal`
+are noted: many servers handle SIGTERM, finish their requests, restore what was its
+handler, and send it to themselves. Signals are not observed otherwise: that would take
+a handler, and change the program.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import functools
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
@@ -28,7 +33,7 @@ from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
 from jaxmon.facts import endings
-from jaxmon.facts.ending import Underlying
+from jaxmon.facts.ending import STOPS, Underlying
 from jaxmon.host import disclosure
 from jaxmon.host.sources import display_path
 from jaxmon.indicators.endings import SingleUse, noting_python
@@ -87,6 +92,9 @@ _ASYNCIO = "asyncio"
 
 # Processes of the smallest job.
 _JOB = 2
+# A program that raised a signal to stop has ended within so many seconds.
+_STOPPING_SECONDS = 10.0
+_SIGINT = 2
 
 
 class LastWords:
@@ -98,6 +106,7 @@ class LastWords:
 
     Attributes:
         say: writes the words, likewise.
+        leave: does what is done at exit, which a signal that nothing handles skips.
     """
 
     def __init__(
@@ -118,14 +127,18 @@ class LastWords:
         self._of_error = False
         self._began = context.began
         self._program = ""
+        # The signal that the program has raised, and when.
+        self._raised = 0, 0.0
         self.say: Callable[[Mapping[str, Any]], None] | None = None
+        self.leave: Callable[[], None] | None = None
         self._doing = doing
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """
         Return `sys.exit` that notes its code, and its caller or the exception that the
-        caller handles: in a process of a job, or if there is such an exception. Then
-        its traceback has a line of ours, which hardly anything prints.
+        caller handles: in a process of a job, in the handler of a signal, or if there
+        is such an exception. Then its traceback has a line of ours, which hardly
+        anything prints.
         """
 
         @functools.wraps(original)
@@ -141,16 +154,42 @@ class LastWords:
 
         main = threading.main_thread().ident or 0
 
-        def observe(_: FrameType, __: Callable[..., Any]) -> Callable[..., Any] | None:
+        def observe(
+            frame: FrameType, _: Callable[..., Any]
+        ) -> Callable[..., Any] | None:
             # In other threads, it ends these.
             if threading.get_ident() != main:
                 return None
             self._of_exit, self._caught = {}, []
             here = cluster(self._context.jax)
             in_job = here is not None and here.size >= _JOB
-            return noted if in_job or isinstance(sys.exception(), Exception) else None
+            if in_job or isinstance(sys.exception(), Exception):
+                return noted
+            return noted if interrupts.handled(frame, STOPS) else None
 
         return Probe(original, observe, guard=self._context.guard, site=SITE)
+
+    def raising(self, original: Callable[[int], None]) -> Callable[[int], None]:
+        """Return `signal.raise_signal` that first notes that the program stops."""
+
+        @functools.wraps(original)
+        def noted(signalnum: int, /) -> None:
+            with self._context.guard.contained(SITE, stays_on=True):
+                self._note_raised(signalnum)
+            original(signalnum)
+
+        return noted
+
+    def _note_raised(self, number: int) -> None:
+        main = threading.get_ident() == threading.main_thread().ident
+        if number not in STOPS or not main:
+            return
+        self._raised = int(number), monotonic()
+        # The first process of a container ignores what it does not handle.
+        ends = _signal.getsignal(number) == _signal.SIG_DFL and os.getpid() != 1
+        blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        if ends and number not in blocked and self.leave is not None:
+            self.leave()
 
     def on_uncaught(self, error: BaseException) -> None:
         """Leave the words that *error* ends the program."""
@@ -166,6 +205,9 @@ class LastWords:
             return
         with self._context.guard.contained(SITE, stays_on=True):
             ended = self._known_exit()
+            number, at = self._raised
+            if ended.get("kind") != "exit" and monotonic() - at < _STOPPING_SECONDS:
+                ended = {"kind": "stop", "signal": number} if number else ended
             self._leave({"kind": "finished", **self._reached(), **ended})
 
     def position(self) -> dict[str, Any]:
@@ -223,6 +265,9 @@ class LastWords:
 
     def _error(self, error: BaseException) -> dict[str, Any]:
         line = self._lines.line_of(error)
+        if isinstance(error, KeyboardInterrupt):
+            stop = {"kind": "stop", "signal": _SIGINT}
+            return {**stop, **place(line), **self._reached()}
         return {
             "kind": "exception",
             **described(error),
@@ -243,6 +288,9 @@ class LastWords:
         handled.sort(key=lambda pair: not pair[0]["message"])
         cause = handled[0][1] if handled else None
         lines = self._lines
+        if number := interrupts.handled(frame, STOPS):
+            line, stop = lines.of(stack_of(frame)), {"kind": "stop", "signal": number}
+            return {**stop, **place(line), **self._reached(), "causes": []}
         return {
             "kind": "exit" if code else "finished",
             "code": code,
@@ -304,6 +352,7 @@ class UncaughtHooks:
     |---|---|
     | `sys.excepthook` | exceptions that end the program |
     | `sys.exit` | its code, which Python does not report, and from where or why |
+    | `signal.raise_signal` | a signal that is handled, and then raised again |
     | `threading.excepthook` | exceptions that end a thread |
     | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
     | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
@@ -330,6 +379,7 @@ class UncaughtHooks:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
+        raise_signal = _signal.raise_signal
         observe, words, on_thread_end = self._observe, self._words, self._on_thread_end
 
         def excepthook(
@@ -350,6 +400,10 @@ class UncaughtHooks:
 
         _replace(at, sys, "excepthook", excepthook)
         at.replace(sys, "exit", words.exiting(sys.exit))
+        # A program may have a module of that name.
+        for module in filter(None, (_signal, sys.modules.get("signal"))):
+            if vars(module).get("raise_signal") == raise_signal:
+                at.replace(module, "raise_signal", words.raising(raise_signal))
         _replace(at, threading, "excepthook", thread_excepthook)
         _replace(at, sys, "unraisablehook", unraisablehook)
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)

@@ -192,7 +192,7 @@ def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
 
 
 def crashes(ends: Mapping[str, ProcessEnd]) -> list[str]:
-    """Return a sentence on each process of *ends* that did not finish, latest first."""
+    """Return a sentence on each of *ends* that crashed or was stopped, latest first."""
     found = [end for end in ends.values() if end.ended != FINISHED]
     found.sort(key=lambda end: -(end.time or 0.0))
     return [disclosure.forms(clean(end.line(None))) for end in found]

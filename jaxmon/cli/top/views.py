@@ -407,8 +407,8 @@ def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]
     present = {process.number: process for process in seen.processes}.get(last.number)
     if present is None:
         text, colour = f"It has ended.{below}", DOUBTFUL
-    elif present.condition == "crashed":
-        text = f"It has crashed.{below}"
+    elif present.agent.died:
+        text = f"It has {present.condition}.{below}"
     elif present.condition != "running":
         end = "" if present.condition.endswith("?") else "."
         text = f"It is {present.condition}{end}{below}"

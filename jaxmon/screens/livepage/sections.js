@@ -48,7 +48,7 @@ const ERRORS = [
 const AGENTS = [
   ["Process", null, (a, s) => ({text: known(a.pid) ? "pid " + a.pid : "worker " + a.worker,
     href: s.whole ? ofWorker(a.worker) : "", note: [known(a.pid) && "worker " + a.worker, a.program].filter(Boolean).join(" · ")})],
-  ["State", null, a => a.died ? state(false, "crashed") : state(a.up, a.up ? "up" : "not responding")],
+  ["State", null, a => a.died ? state(false, a.unrecorded ? "ended" : "crashed") : state(a.up, a.up ? "up" : "not responding")],
   ["Up for", null, a => plain(seconds(a.age))],
   ["JAX", null, a => plain(known(a.jax) ? a.jax + (a.platform ? " · " + a.platform : "") : "–")],
   ["Host memory", null, a => plain(bytes(a.resident_bytes))],
