@@ -198,8 +198,8 @@ def handled(frame: FrameType | None, numbers: Collection[int]) -> int:
         while frame is not None and frame is not caught_by:
             below = frame.f_back
             if _received_frame(frame, below):
-                given = [one for one in _arguments(frame) if isinstance(one, int)]
-                return next(iter([one for one in given if one in numbers]), 0)
+                given = [value for value in _arguments(frame) if isinstance(value, int)]
+                return next(iter([value for value in given if value in numbers]), 0)
             frame = below
     finally:
         del error, caught_by  # as there

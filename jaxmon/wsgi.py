@@ -22,7 +22,9 @@ the response, the platform may freeze the process.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any, ClassVar, Self, TypeAlias
 
 from jaxmon.indicators import invocations
@@ -49,6 +51,8 @@ SITE = "wsgi"
 _WITHOUT_BODY = (204, 304)
 # Middleware around middleware; more would be a cycle.
 _MAX_DEPTH = 64
+# Between Flask's method and the start of the response.
+_FLASK_METHOD, _MAX_FRAMES = "wsgi_app", 8
 
 
 class WsgiMiddleware:
@@ -140,6 +144,8 @@ class _Exchange:
         self._status = http_status(status)
         self._open.outcome = http_outcome(self._status)
         if self._open.outcome == "error":
+            if (error := _caught_by_flask()) is not None:
+                self._open.error = error
             self._open.response = f"status {self._status}"
         if self._origin is not None:
             self._origin.status = self._status
@@ -229,6 +235,22 @@ def _headers(environ: Environ) -> Iterator[tuple[str, str]]:
     for name in CARRIED:
         if (value := environ.get(f"HTTP_{name.upper()}")) is not None:
             yield name, str(value)
+
+
+def _caught_by_flask() -> Exception | None:
+    """
+    Return the exception for which Flask is about to respond, which it no longer handles
+    then: a variable of the method that calls the response.
+    """
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - of the caller
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == _FLASK_METHOD:
+            error = frame.f_locals.get("error")
+            return error if isinstance(error, Exception) else None
+        frame = frame.f_back
+    return None
 
 
 def _flask_inside(app: Any) -> Any:

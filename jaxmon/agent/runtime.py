@@ -16,6 +16,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
+from jaxmon.agent.jaxlink.failures import message_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
@@ -110,6 +111,7 @@ class Runtime:
         )
         indicators.flush = self.flush
         indicators.place_of = SourceLineFinder(jax).raised_at
+        indicators.message_of = functools.partial(message_of, lines=1)
         indicators.serverless = settings.serverless
         loops = indicators.loops
         loops.on_change = lambda: self._ending.run(loops.running())

@@ -130,11 +130,11 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     alone = sidecars.local and not found.jobs
     just, earlier = ends(rundir.locate()) if alone else ([], [])
     ended = [*just, *earlier]
-    known = ends(rundir.locate(), stopped=True) if alone else ([], [])
+    recorded = ends(rundir.locate(), stopped=True) if alone else ([], [])
     if as_json:
         output.document(document(found))
-    elif any(known):
-        for sentence in (*known[0], *known[1]):
+    elif any(recorded):
+        for sentence in (*recorded[0], *recorded[1]):
             colour = "red" if sentence in ended else None
             for line in wrapped(sentence, output.report_width()):
                 output.line(line, colour=colour)
@@ -146,7 +146,7 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
         return _FAILED
     missing = any(job.missing for job in found.jobs)
     unknown = (
-        not (found.jobs or any(known))
+        not (found.jobs or any(recorded))
         or missing
         or any(host.trouble for host in found.hosts)
     )

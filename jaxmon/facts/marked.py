@@ -35,12 +35,14 @@ class Failure(Fact):
         error: class of the exception, or how the program responded.
         where: ``file:line``; empty if it raised none.
         latest: Unix time of the latest.
+        message: first line of the message of one of them, as far as it may be shown.
     """
 
     error: str = ""
     where: str = ""
     count: int = 0
     latest: float = 0.0
+    message: str = ""
 
 
 class RouteFacts(Fact):

@@ -52,8 +52,9 @@ class Indicators:
 
     `on_logged` is called when the program logs values and no part reads them yet;
     `checks` returns the part that records checks of determinism, `place_of` the line
-    that an exception came from; `flush` pushes within so many seconds. A `serverless`
-    process is frozen between requests; `tracer` makes their spans.
+    that an exception came from, `message_of` its message; `flush` pushes within so many
+    seconds. A `serverless` process is frozen between requests; `tracer` makes their
+    spans.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Indicators:
         self.guard = guard
         self.on_error = on_error
         self.place_of: Callable[[BaseException], str] = _unknown
+        self.message_of: Callable[[BaseException], str] = _unknown
 
     @FirstUse
     def batches(self) -> BatchFill:

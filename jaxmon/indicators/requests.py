@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
@@ -51,7 +52,10 @@ class OpenRequest:
 
     Attributes:
         outcome: outcome, if the program knows better than the default (error on an
-            exception): ``"success"``, ``"client_error"`` or ``"error"``.
+            exception): ``"success"``, ``"client_error"`` or ``"error"``. Set to that
+            while an exception is handled, as by a framework that responds with a 500,
+            the request fails by the exception.
+        error: that exception; set if there is one.
         response: how a server responded, such as ``status 503``; set if it failed.
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
@@ -62,16 +66,19 @@ class OpenRequest:
     """
 
     __slots__ = (
-        *("_compiles", "_ended", "_indicators", "_route", "cold", "delayed", "home"),
-        *("notes", "outcome", "response", "started", "trace"),
+        *("_around", "_compiles", "_ended", "_indicators", "_outcome", "_route"),
+        *("cold", "delayed", "error", "home", "notes", "response", "started", "trace"),
     )
 
+    error: Exception
     response: str
 
     def __init__(
         self, route: str, indicators: Indicators | None, holder: Holder
     ) -> None:
-        self.outcome: Outcome | None = None
+        self._outcome: Outcome | None = None
+        # What is handled around the request is not its own.
+        self._around = id(sys.exception())
         self.cold = self.delayed = False
         self.home = get_ident()
         self.notes: dict[Note, None] | None = None
@@ -94,6 +101,19 @@ class OpenRequest:
                     )
             except Exception:  # noqa: BLE001 - contained: the request goes on
                 indicators.guard.failed(SITE, theirs=True)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, as far as that is known."""
+        return self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: Outcome | None) -> None:
+        self._outcome = outcome
+        if outcome == "error":
+            error = sys.exception()
+            if isinstance(error, Exception) and id(error) != self._around:
+                self.error = error
 
     def in_progress(self) -> bool:
         """Return whether it is in progress and recorded."""
@@ -119,10 +139,16 @@ class OpenRequest:
         route.serving.pop(self, None)
         try:
             outcome = self.outcome or ("success" if error is None else _outcome(error))
+            if outcome == "error" and error is None:
+                error = getattr(self, "error", None)
             self._count(route, outcome, ended, error)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
+        finally:
+            if hasattr(self, "error"):  # whose frames refer to this
+                del self.error
+            del error
 
     def describe(self) -> None:
         """Say on its span, if it has one, how it is about to end."""
@@ -176,7 +202,8 @@ class OpenRequest:
         if outcome == "error" and indicators is not None:
             # Not set beforehand, which would cost each request that succeeds.
             response: str = getattr(self, "response", "")
-            route.failures.add(error, response, indicators.place_of)
+            of = indicators.place_of, indicators.message_of
+            route.failures.add(error, response, *of)
 
     def _drop_notes(self) -> bool:
         notes, self.notes = self.notes, None

@@ -23,35 +23,49 @@ if TYPE_CHECKING:
 
 _MOST = 20
 _LONGEST = 200
+_AGAIN = 10.0
 
 PlaceOf = Callable[[BaseException], str]
 """Returns the line of the program that an exception came from, ``""`` if unknown."""
 
+MessageOf = Callable[[BaseException], str]
+"""Returns the first line of an exception's message, as far as it may be shown."""
+
 
 class Failures:
     """
-    The failed requests of a route, by exception and line: the first twenty kinds. Of an
-    exception the class is kept, not the message, which may quote a request.
+    The failed requests of a route, by exception and line: the first twenty kinds, each
+    with a message that is read once in ten seconds.
     """
 
-    __slots__ = ("_counts", "_lock")
+    __slots__ = ("_counts", "_lock", "_read")
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], tuple[int, float]] = {}
+        self._counts: dict[tuple[str, str], tuple[int, float, str]] = {}
+        self._read: dict[tuple[str, str], float] = {}
         self._lock = RLock()
 
     def add(
-        self, error: BaseException | None, response: str, place_of: PlaceOf
+        self,
+        error: BaseException | None,
+        response: str,
+        place_of: PlaceOf,
+        message_of: MessageOf,
     ) -> None:
         """Count a request that failed with *error*, or with a *response*."""
         kind = response if error is None else type(error).__name__
         if error is not None and response:
             kind += f" ({response})"
         key = (kind[:_LONGEST], "" if error is None else place_of(error)[:_LONGEST])
+        if key not in self._counts and len(self._counts) >= _MOST:
+            return
+        text, time = None, wall_time()
+        if error is not None and not 0 <= time - self._read.get(key, 0.0) < _AGAIN:
+            self._read[key] = time
+            text = message_of(error)[:_LONGEST]
         with self._lock:
-            if key in self._counts or len(self._counts) < _MOST:
-                count, _ = self._counts.get(key, (0, 0.0))
-                self._counts[key] = count + 1, wall_time()
+            count, _, before = self._counts.get(key, (0, 0.0, ""))
+            self._counts[key] = count + 1, time, before if text is None else text
 
     def explain(self) -> tuple[Failure, ...]:
         """Return the kinds, the latest first."""
@@ -60,7 +74,9 @@ class Failures:
         with self._lock:
             found = list(self._counts.copy().items())
         found.sort(key=lambda item: -item[1][1])
-        return tuple([Failure(*key, *counted) for key, counted in found])
+        return tuple(
+            [Failure(*key, count, at, text) for key, (count, at, text) in found]
+        )
 
 
 Outcome = Literal["success", "client_error", "error"]

@@ -94,6 +94,7 @@ def _failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
 def _failure(failure: Failure, now: float) -> str:
     """Return what requests failed with, where and how often."""
     what = failure.error or "no exception, and no status"
+    what += f', "{failure.message}",' if failure.message else ""
     place = f" at {failure.where}" if failure.where else ""
     return (
         f"{what}{place}: {times(failure.count)}, the latest {ago(now - failure.latest)}"

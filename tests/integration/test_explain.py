@@ -188,7 +188,8 @@ def test_reports_are_repeated_until_interrupted(programs, run_dir):
 
     assert len([one for one in heads if one.startswith("worker 0 · pid ")]) > 1
     assert said.startswith(f"Error: pid {program.pid} (python ")
-    assert ") was killed, or ended without a word; it was last seen alive " in said
+    assert ") ended without a record: killed, or stopped by a signal; it " in said
+    assert "it was last seen alive " in said
     assert code == 130
 
 

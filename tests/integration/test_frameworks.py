@@ -97,6 +97,68 @@ def test_requests_are_counted_by_their_templates(python_script, frameworks):
     assert recognised == ["Starlette", "Flask"]
 
 
+FAILS = """
+import math
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+def nan(request):
+    return JSONResponse({"loss": math.nan})  # the line of nan
+
+def handled(request):
+    raise KeyError("no such model")
+
+def busy(request):
+    return PlainTextResponse("busy", status_code=503)
+
+@web.get("/broken")
+def broken():
+    return str([][0])
+
+async def sorry(request, error):
+    return PlainTextResponse("sorry", status_code=500)
+
+failing = Starlette(
+    routes=[Route("/" + of.__name__, of) for of in (nan, handled, busy)],
+    exception_handlers={KeyError: sorry},
+)
+mine = Starlette(routes=[Route("/mine", handled)])
+mine.add_middleware(Middleware)
+flask = web.test_client()
+web.config["PROPAGATE_EXCEPTIONS"] = False
+if len(sys.argv) > 2:
+    web.wsgi_app, failing = WsgiMiddleware(web.wsgi_app), Middleware(failing)
+failures = TestClient(failing, raise_server_exceptions=False)
+statuses = [failures.get("/" + name).status_code for name in ("nan", "handled", "busy")]
+statuses += [flask.get("/broken").status_code]
+statuses += [TestClient(mine, raise_server_exceptions=False).get("/mine").status_code]
+found = {
+    name: [of["error"], of["where"].rpartition(":")[0], of["message"]]
+    for name, route in inside.overview(agent)["requests"].items()
+    for of in route["failures"]
+}
+print(json.dumps([statuses, found]))
+"""
+
+
+@pytest.mark.parametrize("marked", [[], ["marked"]])
+def test_what_a_framework_turns_into_a_response_is_named(python_script, marked):
+    """The exception, its message and the program's line; a status alone has none."""
+    settings = json.dumps({"frameworks": True})
+    statuses, found = python_script(APPS + FAILS, settings, *marked).json()
+
+    assert statuses == [500, 500, 503, 500, 500]
+    name = "script.py"
+    assert found["/nan"][0] == "ValueError (status 500)"
+    assert "Out of range float values are not JSON compliant" in found["/nan"][2]
+    assert found["/handled"][::2] == ["KeyError (status 500)", "no such model"]
+    assert found["/busy"] == ["status 503", "", ""]
+    assert found["/broken"][0] == "IndexError (status 500)"
+    assert found["/broken"][2] == "list index out of range"
+    for route in ("/nan", "/handled", "/broken"):
+        assert found[route][1].endswith(name), found[route]
+
+
 MARKED = """
 client.get("/items/1")
 client.get("/marked")

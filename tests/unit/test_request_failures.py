@@ -60,6 +60,30 @@ def test_only_the_outcome_error_is_a_failure(recorded):
     assert known(recorded) == [("", "", 1)]
 
 
+def test_an_exception_that_is_handled_is_what_a_request_fails_by(recorded):
+    """As a server does that responds with a 500; one handled around it is another's."""
+    recorded.message_of = str
+    with jaxmon.request("predict") as request:
+        try:
+            fail("{")
+        except ValueError:
+            request.outcome = "error"
+    (route,) = recorded.explain_requests()
+    (failure,) = route.failures
+    assert failure.error == "JSONDecodeError"
+    assert failure.where == f"{HERE}:{line('  # this line')}"
+    assert failure.message.startswith("Expecting property name")
+    assert not hasattr(request, "error")
+
+    try:
+        fail("[")
+    except ValueError:
+        with jaxmon.request("other") as request:
+            request.outcome = "error"
+    _, other = recorded.explain_requests()
+    assert [(of.error, of.where) for of in other.failures] == [("", "")]
+
+
 def test_kinds_are_bounded(recorded):
     """The first twenty kinds are kept, and go on counting; others are not."""
     kinds = [type(f"Error{number}", (Exception,), {}) for number in range(30)]
