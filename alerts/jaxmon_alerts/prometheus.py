@@ -38,6 +38,21 @@ class Prometheus:
         """Return what *query* yields at *at*; `QueryError`, `MonitoringError`."""
         return self._query("query", {"query": query, "time": f"{at:.3f}"})
 
+    def rules(self) -> list[Mapping[str, Any]]:
+        """Return the rules that are loaded, none if the API has none."""
+        response = self._session.get("/api/v1/rules")
+        document = self._session.decoded(response)
+        data = document.get("data") if isinstance(document, dict) else None
+        groups = data.get("groups") if isinstance(data, dict) else None
+        found = groups if isinstance(groups, list) else []
+        return [
+            rule
+            for group in found
+            if isinstance(group, dict) and isinstance(group.get("rules"), list)
+            for rule in group["rules"]
+            if isinstance(rule, dict)
+        ]
+
     def between(
         self, query: str, start: float, end: float, *, step: float
     ) -> list[PrometheusSeries]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -168,7 +169,9 @@ def explain(
     """
     Say what the alert NAME compares, how long, and by which limits.
 
-    The file of the rules has the same sentence for each series that it reads.
+    The file of the rules has the same sentence for each series that it reads. With
+    --prometheus, its values now, and the rules of that name that are loaded if they are
+    others.
 
     Options:
         slo_file: Objectives and limits.
@@ -192,13 +195,22 @@ def explain(
         hint = f"; did you mean {', '.join(close)}?" if close else ""
         msg = f"there is no alert {name!r}{hint}"
         raise CommandError(msg)
-    values = _values(access, prometheus_url) if prometheus_url else None
+    values, others = None, list[dict[str, Any]]()
+    if prometheus_url:
+        values, others = _values(access, prometheus_url, name)
     alerts = [_alert(alert, values) for alert in found]
     limits = [limit._asdict() for limit in limits_of(name, slos)]
     text = [line for alert in alerts for line in _lines_of(alert)]
     for limit in limits:
         text += [f"{limit['name']}: {limit['value']}", f"  {limit['meaning']}"]
-    output.result({"alerts": alerts, "limits": limits}, text, as_json=as_json)
+    expected = {"".join(alert["expr"].split()) for alert in alerts}
+    if all("".join(rule["expr"].split()) in expected for rule in others):
+        others = []
+    for rule in others:
+        text += [f"Loaded there as {name}:", f"  {rule['expr']}"]
+        text += [f"  {value}" for value in rule["values"]]
+    document = {"alerts": alerts, "limits": limits, "loaded": others}
+    output.result(document, text, as_json=as_json)
 
 
 def _alert(
@@ -235,15 +247,24 @@ def _lines_of(alert: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _values(access: Access, url: str) -> Callable[[str], list[str]]:
-    """Return a function that says which values a query has now."""
+def _values(
+    access: Access, url: str, name: str
+) -> tuple[Callable[[str], list[str]], list[dict[str, Any]]]:
+    """
+    Return a function that says which values a query has now, and the rules of the alert
+    *name* that are loaded, with theirs.
+    """
     from jaxmon_alerts.prometheus import Prometheus
 
     server = Prometheus(access.session("Prometheus", url))
-    now = time.time()
+    now, rules = time.time(), server.rules()
+    loaded = {str(rule.get("name")) for rule in rules}
 
     def values(query: str) -> list[str]:
         found = server.instant(query, now)
+        missing = [name for name in re.findall(_RECORDED, query) if name not in loaded]
+        if rules and missing and not found:
+            return [f"{missing[0]} is not recorded there: {_OTHER_RULES}"]
         found.sort(key=lambda series: -series.value)
         lines = [
             f"now {series.value:.6g} of {_named(series.labels)}"
@@ -253,7 +274,8 @@ def _values(access: Access, url: str) -> Callable[[str], list[str]]:
             lines.append(f"and {more} lower ones")
         return lines or ["no value now"]
 
-    return values
+    queries = [str(rule.get("query")) for rule in rules if rule.get("name") == name]
+    return values, [{"expr": query, "values": values(query)} for query in queries]
 
 
 def _named(labels: Mapping[str, str]) -> str:
@@ -310,6 +332,12 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
 
 
 _OURS = "jaxmon-"
+# Names of series that rules record.
+_RECORDED = r"\b[a-z]+:[\w:]*\w"
+_OTHER_RULES = (
+    "the rules loaded are others, as with another file or --time-scale; `jaxmon alerts "
+    "check --against URL` compares them"
+)
 _SERVER_SECONDS = 30.0
 
 Document = Mapping[str, Any]

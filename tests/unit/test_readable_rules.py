@@ -139,7 +139,11 @@ class Values(BaseHTTPRequestHandler):
             {"metric": {"__name__": "x", "job": job}, "value": [0, value]}
             for job, value in (("a", "1"), ("b", "12.5"))
         ]
-        body = {"status": "success", "data": {"resultType": "vector", "result": found}}
+        self.respond({"resultType": "vector", "result": found})
+
+    def respond(self, data):
+        """Send *data* as Prometheus does."""
+        body = {"status": "success", "data": data}
         text = json.dumps(body).encode()
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "application/json")
@@ -165,3 +169,39 @@ def test_values_of_now_are_those_of_prometheus():
     lines = result.stdout.splitlines()
     at = lines.index(metric)
     assert lines[at + 2 : at + 4] == ["  now 12.5 of job b", "  now 1 of job a"]
+
+
+class OtherRules(Values):
+    """Has an alert that reads what it records, as built with another time scale."""
+
+    def do_GET(self):
+        """Respond to queries of what is recorded, and with the rules."""
+        loaded = "worker:jaxmon_agent_crashes:in_vain15s"
+        rules = [
+            {"name": loaded, "query": "x"},
+            {"name": "JaxmonCrashLoop", "query": f"{loaded} >= 3"},
+        ]
+        if self.path.startswith("/api/v1/rules"):
+            self.respond({"groups": [{"name": "jaxmon-causes", "rules": rules}]})
+        elif "in_vain15s" in self.path:
+            self.respond({"result": [{"metric": {"job": "a"}, "value": [0, "4"]}]})
+        else:
+            self.respond({"result": []})
+
+
+def test_what_is_loaded_is_explained_if_it_is_another_rule():
+    """That has the value; of a series that is not recorded there, none is claimed."""
+    with HTTPServer(("127.0.0.1", 0), OtherRules) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        text = explain("JaxmonCrashLoop", "--prometheus", url).stdout
+        server.shutdown()
+        thread.join()
+
+    series = "worker:jaxmon_agent_crashes:in_vain15m"
+    assert f"  {series} is not recorded there: the rules loaded are others" in text
+    assert "jaxmon_requests_total\n" in text
+    assert "  no value now\n" in text
+    loaded = "worker:jaxmon_agent_crashes:in_vain15s >= 3\n  now 4 of job a\n"
+    assert f"Loaded there as JaxmonCrashLoop:\n  {loaded}" in text
