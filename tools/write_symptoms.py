@@ -54,6 +54,10 @@ WIDTH = 100
 FIRST = """\
 Find what you see, run the command, and compare: numbers of causes and of remedies
 belong together. `jaxmon runbook show symptoms` prints the same in a terminal."""
+TASKS = """\
+To [mute alerts at night](alerting.md#receivers), to compare a
+[canary, or two releases](dashboards.md#two-releases), and for all other tasks, see the
+[index](README.md)."""
 INTRODUCTION = """\
 ## Everything that can be wrong
 
@@ -277,7 +281,7 @@ def written() -> str:
     )
     seen = ("What you see", "What it is", "Command", "Remedy")
     newcomers = table(seen, map(complaint, COMPLAINTS))
-    parts = [WARNING, "# By symptom", FIRST, newcomers, INTRODUCTION]
+    parts = [WARNING, "# By symptom", f"{FIRST}\n{TASKS}", newcomers, INTRODUCTION]
     for mode, title in MODES.items():
         rows = [row(one) for one in SYMPTOMS.values() if one.mode == mode]
         parts += [f"### {title}{f' ({mode})' if mode else ''}", table(head, rows)]

@@ -159,6 +159,23 @@ def test_the_index_has_every_page() -> None:
     assert len(text.split()) <= 45_000
 
 
+@pytest.mark.parametrize("page", ["README.md", "symptoms.md"])
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (r"mute[ \w]* at night", "alerting.md#receivers"),
+        (r"canary, or two releases", "dashboards.md#two-releases"),
+    ],
+)
+def test_what_newcomers_look_for_is_found(page: str, words: str, target: str) -> None:
+    """What is no symptom is found by task, from both pages that people begin at."""
+    text = (ROOT / "docs" / page).read_text()
+    lines = [line for line in text.splitlines() if re.search(words, line)]
+    assert any(f"({target})" in line for line in lines)
+    name, _, heading = target.partition("#")
+    assert heading in headings(ROOT / "docs" / name)
+
+
 @each_document
 def test_tables_in_samples_have_the_columns_of_the_command(document: Path) -> None:
     """The heading of each table that a sample shows is made of columns in the code."""
