@@ -83,6 +83,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.pid,
                 of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
+                release=of.release[:_MOST_OF_A_PROGRAM],
                 notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
                 calling=calling(snapshot),

@@ -73,6 +73,13 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
+def _release(process: ProcessView) -> str:
+    return clean(process.agent.release) or UNKNOWN
+
+
+_RELEASE = words("RELEASE", 12, _release)
+
+
 @subcommand()
 def command(
     *,
@@ -163,6 +170,8 @@ def _show(
         output.line(line, colour=colour)
     output.lines([*wrapped(clean(answer.advice), width), ""])
     fields = _PROCESSES
+    if any(process.agent.release for process in processes):
+        fields = (*fields[:-2], _RELEASE, *fields[-2:])
     if width < _WIDE:
         fields = (*_PROCESSES[:6], words("COMMAND", 0, _command))
     rows = [
@@ -195,7 +204,7 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
             UNKNOWN if age is None else duration(age),
             *("", "ended", UNKNOWN),
             clean(without_interpreter(end.program)) or UNKNOWN,
-            *(UNKNOWN, UNKNOWN),
+            *(UNKNOWN, UNKNOWN, UNKNOWN),
         ]
 
 
@@ -246,6 +255,7 @@ def _document(
                     "command": process.agent.program,
                     "age_seconds": process.agent.age,
                     "state": process.condition,
+                    "release": process.agent.release,
                     "jax": process.agent.jax,
                     "devices": [
                         {"platform": of.platform, "kind": of.kind}

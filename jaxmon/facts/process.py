@@ -32,6 +32,7 @@ class Process(Fact):
         started: Unix time when jaxmon was started there.
         observed_seconds: since then.
         now: Unix time of the report.
+        release: of the program, by the setting of that name.
         debugging: settings of JAX that are on and meant for debugging, each with the
             line of the program that sets it, if it is known.
     """
@@ -44,6 +45,7 @@ class Process(Fact):
     jaxmon: str = ""
     jax: str = ""
     python: str = ""
+    release: str = ""
     debugging: Mapping[str, str] = NOTHING
 
 

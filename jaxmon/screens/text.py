@@ -310,6 +310,7 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
     process = snapshot.process
     since = [
         f"observed for {duration(process.observed_seconds)}",
+        f"release {process.release}" if process.release else "",
         f"JAX {process.jax}" if process.jax else "",
         f"Python {process.python}" if process.python else "",
     ]

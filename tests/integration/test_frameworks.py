@@ -130,7 +130,9 @@ if len(sys.argv) > 2:
     web.wsgi_app, failing = WsgiMiddleware(web.wsgi_app), Middleware(failing)
 failures = TestClient(failing, raise_server_exceptions=False)
 statuses = [failures.get("/" + name).status_code for name in ("nan", "handled", "busy")]
-statuses += [flask.get("/broken").status_code]
+response = flask.get("/broken")
+assert "Internal Server Error" in response.text
+statuses += [response.status_code]
 statuses += [TestClient(mine, raise_server_exceptions=False).get("/mine").status_code]
 found = {
     name: [of["error"], of["where"].rpartition(":")[0], of["message"]]

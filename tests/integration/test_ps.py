@@ -48,18 +48,27 @@ for _ in jaxmon.steps(itertools.count()):
 """
 
 
+RELEASE = {"serve.py": {"JAXMON_RELEASE": "v41"}}
+
+
 def started(directory: Path, run_dir: Path, name: str, source: str) -> Any:
     (directory / name).write_text(source)
     process = subprocess.Popen(
         [sys.executable, name, "--size", "3"],
         cwd=directory,
-        env=clean_environ(run_dir),
+        env={**clean_environ(run_dir), **RELEASE.get(name, {})},
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+def explained(run_dir: Path, worker: str) -> str:
+    """Return what ``jaxmon explain`` prints of a process."""
+    environ = {"JAXMON_RUN_DIR": str(run_dir), "COLUMNS": "120"}
+    return CliRunner().invoke(main, ["explain", worker], env=environ).stdout
 
 
 def ps(run_dir: Path, *args: str, columns: int = 80) -> Result:
@@ -156,6 +165,12 @@ def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
     assert "requests to predict failed" in one["verdict"]
     assert (two["worker"], two["pid"], two["users"]) == ("1", train, "fine")
     assert two["steps_per_second"] > 0
+    assert (one["release"], two["release"]) == ("v41", "")
+    assert "RELEASE" in wide
+    assert " v41 " in wide
+    assert "RELEASE" not in narrow
+    assert "release v41" in explained(host["run_dir"], "0")
+    assert "release" not in explained(host["run_dir"], "1").splitlines()[1]
     assert (crashed["worker"], crashed["state"]) == ("2", "crashed")
     assert (ended["worker"], ended["state"]) == ("3", "ended")
     for text, width in ((narrow, 80), (wide, 120)):

@@ -169,6 +169,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "compile_oldest": None,
         "pid": None,
         "program": "",
+        "release": "",
         "observed_seconds": None,
         "findings": None,
         "verdict": "",

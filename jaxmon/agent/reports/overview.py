@@ -112,7 +112,7 @@ class Overview:
 
     def environment(self) -> dict[str, Any]:
         """Return interpreter, versions, flags and installed packages."""
-        return environment(self._context.jax)
+        return environment(self._context.jax, self._context.settings.release)
 
     def _process(self) -> Process:
         jax = self._context.jax
@@ -125,6 +125,7 @@ class Overview:
             jaxmon=version(),
             jax=str(getattr(jax, "__version__", "")),
             python=platform.python_version(),
+            release=self._context.settings.release,
             debugging=debugging(jax),
         )
 

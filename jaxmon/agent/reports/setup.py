@@ -32,9 +32,9 @@ _MOST_DIRECTORIES = 100
 _INSTALLED = r"(?i)(?P<name>[a-z0-9][\w.]*)-(?P<version>[\w.+!]+)\.(?:dist|egg)-info"
 
 
-def environment(jax: Any) -> dict[str, Any]:
+def environment(jax: Any, release: str = "") -> dict[str, Any]:
     """
-    Return interpreter, versions, flags and installed packages.
+    Return interpreter, versions, the program's *release*, flags, installed packages.
 
     Takes a few milliseconds: names of packages come from directory listings, and no
     file of a package is read.
@@ -42,7 +42,7 @@ def environment(jax: Any) -> dict[str, Any]:
     return {
         "executable": sys.executable or "",
         "prefix": sys.prefix,
-        "versions": versions(jax),
+        "versions": {**({"release": release} if release else {}), **versions(jax)},
         "packages": packages(sys.path),
     }
 

@@ -396,6 +396,7 @@ def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]
     memory = agent.resident_bytes
     facts = [
         "" if agent.age is None else f"started {ago(agent.age)}",
+        f"release {agent.release}" if agent.release else "",
         "" if agent.jax is None else f"JAX {agent.jax}",
         agent.platform or "",
         "" if memory is None else f"{size(memory)} of host memory",

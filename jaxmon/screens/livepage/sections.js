@@ -50,7 +50,7 @@ const AGENTS = [
     href: s.whole ? ofWorker(a.worker) : "", note: [known(a.pid) && "worker " + a.worker, a.program].filter(Boolean).join(" · ")})],
   ["State", null, a => a.died ? state(false, a.unrecorded ? "ended" : "crashed") : state(a.up, a.up ? "up" : "not responding")],
   ["Up for", null, a => plain(seconds(a.age))],
-  ["JAX", null, a => plain(known(a.jax) ? a.jax + (a.platform ? " · " + a.platform : "") : "–")],
+  ["JAX", null, a => ({text: known(a.jax) ? a.jax + (a.platform ? " · " + a.platform : "") : "–", note: a.release && "release " + a.release})],
   ["Host memory", null, a => plain(bytes(a.resident_bytes))],
   ["Compiling now", null, a => ({text: count(a.compiles_in_progress), note: a.compile_oldest >= 1 ? "for " + seconds(a.compile_oldest) : ""})],
 ];
