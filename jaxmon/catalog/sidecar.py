@@ -24,8 +24,8 @@ AGENT_UP = _slots.flag(
 )
 AGENT_STARTS = _slots.counter("Processes with an agent that started in this slot.")
 AGENT_CRASHES = _slots.counter(
-    "Processes of this slot that an exception ended, or a signal but SIGTERM and "
-    "SIGINT; without a record, if another ended so within ten minutes before."
+    "Processes of this slot that crashed; an end without a record counts if it repeats "
+    "within ten minutes."
 )
 AGENT_DIED = _slots.flag(
     "1 from when a process ended without finishing or being stopped until another "

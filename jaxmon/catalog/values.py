@@ -69,7 +69,7 @@ RUN_ACTIVITIES = _words(
     "step compile data_wait checkpoint startup recovery lost_progress waiting marked "
     "unknown"
 )
-# How an attempt ended: by an exception; without a word; in order, though the
+# How an attempt ended: by an exception; without a record; in order, though the
 # run was not over; or before it could be recorded, as the scheduler's number says.
 RUN_ENDINGS = ("crashed", "killed", "stopped", "unseen")
 REQUEST_OUTCOMES = ("success", "client_error", "error")

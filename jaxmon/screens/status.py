@@ -146,8 +146,8 @@ def _processes(
         verdict = verdicts.get(worker, _UNKNOWN)
         runtime = runtimes.get(worker, {})
         started = now.started(worker)
-        known = {name: getattr(verdict, name) for name in ProcessVerdict.fields}
-        known["release"] = verdict.release or runtime.get("release", "")
+        read = {name: getattr(verdict, name) for name in ProcessVerdict.fields}
+        read["release"] = verdict.release or runtime.get("release", "")
         found.append(
             AgentSummary(
                 worker=worker,
@@ -160,7 +160,7 @@ def _processes(
                 resident_bytes=resident.get((worker,)),
                 compiles_in_progress=compiling.get((worker,)),
                 compile_oldest=oldest.get((worker,)),
-                **known,
+                **read,
             )
         )
     return found

@@ -52,7 +52,8 @@ if "bare" not in sys.argv:
 kept = signal.getsignal(signal.SIGTERM) == (handler or signal.SIG_DFL)
 try:
     print("ready", kept, flush=True)
-    time.sleep(60)
+    for _ in range(600):  # a signal just before a sleep does not end it
+        time.sleep(0.1)
 except KeyboardInterrupt:
     if sys.argv[1] != "late":
         raise

@@ -147,8 +147,8 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
     )
     yield timeseries(3903, "Interruptions")(
         interrupted.worst(10),
-        text="Attempts that ended before the current one: crashed by an error, killed "
-        "without a word, stopped in order, or unseen by jaxmon and counted by the "
+        text="Attempts that ended before the current one: crashed by an error, ended "
+        "without a record, stopped in order, or unseen by jaxmon and counted by the "
         "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
         no_value=_NONE,
     )
