@@ -188,9 +188,10 @@ def is_long(now: Now, limits: Limits) -> bool:
     ):
         return True
     times = limits.stalled_times
-    if now.state == "blocked" and _is_parked(now) and not now.longest_there:
-        # So waits a server that has just started, for its end.
-        return False
+    # So waits a server that has just started, for its end.
+    first = now.state == "blocked" and _is_parked(now) and not now.longest_there
+    if first or now.work:
+        return False  # whether anything is to come is not known
     if now.seconds >= seconds_in(limits.stalled_anywhere):
         return now.seconds >= times * now.longest_there
     if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):

@@ -125,3 +125,18 @@ def test_a_loop_is_recognised_from_samples() -> None:
     assert call_text(CallRate()) == ""
     text = f"in a repeating loop at {LOOP} (recognised, not marked)."
     assert call_text(found) == f"m.step: 30 calls a second, {text}"
+
+
+def test_a_rate_has_a_window_and_calls_in_it() -> None:
+    """What called for the last time a while ago has no rate, but an age."""
+
+    def text(**time: object) -> str:
+        return call_text(calling(read({"time": {"rates": STEPS, **time}})))
+
+    assert text(rates_seconds=70.0) == "m.step: 30 calls a second in the last minute."
+    assert text(rates_seconds=20.0) == "m.step: 30 calls a second in the last 20 s."
+    assert text(call_age=9.0).startswith("m.step: 30 calls a second")
+    now = {"called": ["m.step"]}
+    assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
+    several = {"called": ["m.step", "m.other"]}
+    assert text(call_age=180.0, now=several) == "No call for 3 min."

@@ -108,6 +108,11 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         # Of the threads that could fill a queue, none is left.
         ({"seconds": 16.0, "changes": 0, "alone": True}, True),
         ({"seconds": 14.0, "changes": 0, "alone": True}, False),
+        # Whether more is to come is not known, unless what would send it is gone.
+        ({"seconds": 400.0, "longest_there": 1.0, "work": True}, False),
+        ({"seconds": 400.0, "longest_there": 1.0, **PARKED, "work": True}, False),
+        ({"seconds": 400.0, "work": True, "alone": True}, True),
+        ({"seconds": 400.0, "work": True, **dead(390.0)}, True),
     ],
 )
 def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):

@@ -195,6 +195,8 @@ class WallTimePart(Part):
             now=now,
             requests=self._hanging(),
             rates=self._latest_calls.rates(),
+            rates_seconds=self._latest_calls.window,
+            call_age=self._latest_calls.age(perf_counter()),
             loops=self._looks.loops(),
         )
 
@@ -268,7 +270,8 @@ class WallTimePart(Part):
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
             "gone": self._failed_helpers(),
-            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
+            "alone": any(map(_takes, mine["stack"]))
+            and all(row["needs_threads"] for row in others),
             "full": self._full(mine, others),
             "asleep": self._asleep(),
         }
@@ -381,6 +384,7 @@ class WallTimePart(Part):
                 self._worked_read, worked = now, time_of_workers()
                 if worked != self._worked:
                     self._worked, self._worked_at = worked, now
+                    self._looks.fed = now
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds
