@@ -280,10 +280,25 @@ class Now(Fact):
 
 
 class Hanging(Fact):
-    """Where the oldest request of a route is: lines of its stack, innermost first."""
+    """
+    Where the oldest request of a route is: lines of its stack, innermost first, and
+    the ``place`` of the program among them.
+    """
 
     name: str = ""
     stack: tuple[str, ...] = ()
+    place: str = ""
+
+
+def from_place(stack: tuple[str, ...], place: str) -> tuple[str, ...]:
+    """
+    Return the lines of *stack* from *place* on, a line of the program. Of what it has
+    called there, such as the standard library's, only the innermost line follows.
+    """
+    starts = (at for at, line in enumerate(stack) if line.startswith(f"{place} in "))
+    at = next(starts, 0) if place else 0
+    inner = (f"innermost: {stack[0]}",) if at else ()
+    return (*stack[at : at + 1], *inner, *stack[at + 1 :])
 
 
 class WallTime(Fact):

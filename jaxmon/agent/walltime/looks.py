@@ -73,10 +73,9 @@ _AT_ONCE = 50
 
 def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
-    Return the stack of each thread of the program, innermost line first, what it is
-    doing, and whether it is in a call that acquires a lock, in one that only another
-    thread ends, in a barrier of all processes, in a callback, or in a save or restore
-    of Orbax. Those of ours are left out.
+    Return the stack of each thread of the program, innermost line first, what it does,
+    in which line of the user's, and what it waits for: a lock, another thread, a
+    barrier of all processes, a callback, or Orbax. Those of ours are left out.
     Takes 50 µs per thread.
     """
     by_ident = {thread.ident: thread for thread in threading.enumerate()}
@@ -95,13 +94,17 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "native_id": None if thread is None else thread.native_id,
             "main": ident == main,
             "daemon": thread is not None and thread.daemon,
-            "state": reader.read(stack).state,
+            "state": (doing := reader.read(stack)).state,
+            "place": line_text(doing.line),
             "lock": waits_for_lock(stack),
             "needs_threads": needs_threads(stack),
             "barrier": barrier(stack),
             "callback": calls_back(stack),
             "activity": orbax.activity_of(stack),
-            "stack": [as_text(line) for line in reader.lines(stack)[:_MOST_LINES]],
+            "stack": [
+                f"{line_text(line)} in {line.function}"
+                for line in reader.lines(stack)[:_MOST_LINES]
+            ],
         }
         for few in range(0, min(len(threads), _MOST_STACKS), _AT_ONCE)
         for ident, stack in _read(threads[few : few + _AT_ONCE]).items()
@@ -114,9 +117,9 @@ def _read(idents: list[int]) -> dict[int, Stack]:
     return repeatedly(partial(read_stacks, lambda _: idents))
 
 
-def as_text(line: SourceLine) -> str:
-    """Return ``file.py:12 in function``."""
-    return f"{display_path(line.file)}:{line.line} in {line.function}"
+def line_text(line: SourceLine) -> str:
+    """Return ``file.py:12``, empty if it is none."""
+    return f"{display_path(line.file)}:{line.line}" if line.file else ""
 
 
 # C code has had the interpreter for so long: a look finds the line that called it.
@@ -471,8 +474,7 @@ class Looks:
         if found is None:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
-            found = f"{display_path(line.file)}:{line.line}" if line.file else ""
-            self._places[line] = found
+            found = self._places[line] = line_text(line)
         return found
 
 

@@ -311,12 +311,12 @@ class WallTimePart(Part):
             if perf_counter() - request.started >= _LONG
         }
         threads = self._threads() if oldest else []
-        lines = {row["ident"]: tuple(row["stack"][:_MOST_LINES]) for row in threads}
+        rows = {row["ident"]: row for row in threads}
         return tuple(
-            facts.Hanging(name, stack)
+            facts.Hanging(name, tuple(row["stack"][:_MOST_LINES]), row["place"])
             for name, request in oldest.items()
-            if (stack := lines.get(request.home))
-            and not any("asyncio/" in line for line in stack)
+            if (row := rows.get(request.home))
+            and not any("asyncio/" in line for line in row["stack"][:_MOST_LINES])
         )
 
     def _threads(self) -> list[dict[str, Any]]:
