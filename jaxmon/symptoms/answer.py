@@ -18,9 +18,10 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
-from jaxmon.symptoms.findings import SYMPTOMS
-from jaxmon.symptoms.reason import reason, verdicts
+from jaxmon.symptoms.findings import SYMPTOMS, rank
+from jaxmon.symptoms.reason import findings, reason, verdicts
 from jaxmon.symptoms.steps import named
+from jaxmon.symptoms.symptom import Urgency
 from jaxmon.symptoms.unmarked import unmarked_text
 
 
@@ -29,9 +30,6 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 # Seconds without a look after which it is not known what was meanwhile.
 _PAUSE = 30.0
-
-# What users notice themselves is verdicts first.
-_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
 
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
@@ -97,8 +95,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
             )
             for reason in reasons
         ]
-    reasons.sort(key=lambda reason: reason.kind not in _NOTICED)
-    reasons.sort(key=lambda reason: STATES.index(reason.state))
+    reasons.sort(key=lambda reason: _place(reason, facts))
     marked = bool(facts.requests or facts.loops)
     runs = any(agent.up for agent in facts.agents)
     advice = _MARK if runs and not marked else ""
@@ -118,6 +115,12 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         )
         return Answer("unknown", text, (), advice)
     return Answer("fine", _fine(facts), (), "")
+
+
+def _place(about: Reason, facts: HostFacts) -> tuple[bool, Urgency, bool, float]:
+    every = findings(facts, about, about.kind)
+    seconds = max((finding.seconds for finding in every), default=0.0)
+    return rank(about.kind, seconds, fails=about.state == "failing")
 
 
 def _because(about: Reason, facts: HostFacts) -> str:
