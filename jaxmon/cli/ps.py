@@ -121,7 +121,8 @@ def command(
     if as_json:
         output.document(_document(summary, processes, finished))
     elif processes or finished:
-        _show(summary, processes, finished)
+        window = f"{seconds:g} s" if url is None else "minute"
+        _show(summary, processes, finished, window)
     if url is None and run_dir is None and not os.environ.get("JAXMON_RUN_DIR"):
         output.lines(_of_others(directory), err=True)
     if not processes and url is not None:
@@ -153,7 +154,10 @@ def _show(
     summary: Summary,
     processes: Sequence[ProcessView],
     finished: Mapping[str, ProcessEnd],
+    window: str,
 ) -> None:
+    """Print the table; rates are of the last *window*."""
+    from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.answer import QUESTION
 
     width = output.report_width()
@@ -180,6 +184,9 @@ def _show(
         because = clean(process.because)
         output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
     output.lines(lines[len(processes) + 1 :])
+    if any(process.rate != UNKNOWN for process in processes):
+        young = f"of a process younger than {YOUNG:.0f} s, since it started"
+        output.lines(["", *wrapped(f"Rates: the last {window}; {young}.", width)])
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:

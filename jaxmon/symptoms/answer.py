@@ -19,7 +19,7 @@ from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
-from jaxmon.symptoms.reason import findings, reason, verdicts
+from jaxmon.symptoms.reason import findings, period, reason, verdicts
 from jaxmon.symptoms.steps import named
 from jaxmon.symptoms.symptom import Urgency
 from jaxmon.symptoms.unmarked import unmarked_text
@@ -158,13 +158,16 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
 
 
 def _fine(facts: HostFacts) -> str:
-    """Return what goes on while nothing is wrong."""
+    """Return what goes on while nothing is wrong, since when if not for a minute."""
     parts = []
+    times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
+    lately = period(max(times, default=0.0) or None)
+    since = "" if lately == "minute" else f" in the last {lately}"
     rates = [route.rate for route in facts.requests if route.rate is not None]
     if rates and sum(rates) > 0:
-        parts.append(f"{amount(sum(rates))} requests a second, and none fails")
+        parts.append(f"{amount(sum(rates))} requests a second{since}, and none fails")
         if any(route.recent_failed for route in facts.requests):
-            parts[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+            parts[-1] = parts[-1].replace("none fails", "hardly any fails")
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
         if names:
             parts[-1] += f" (of {' and '.join(names)}; recognised, not marked)"
@@ -173,12 +176,12 @@ def _fine(facts: HostFacts) -> str:
         loop = running[0]
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        parts.append(f"{rate} {steps} a second in {named(loop)}")
+        parts.append(f"{rate} {steps} a second in {named(loop)}{since}")
     elif running:
         parts.append(f"{counted(len(running), 'loop')} at work")
     elif ended := [loop for loop in facts.loops if loop.rate]:
         loop = max(ended, key=lambda ended_loop: ended_loop.steps)
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
-        return "Yes, as far as known: no request and no step in the last minute."
+        return f"Yes, as far as known: no request and no step in the last {lately}."
     return f"Yes: {'; '.join(parts)}."

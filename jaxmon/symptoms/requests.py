@@ -155,7 +155,7 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     )
     if finished is None:
         return _of_route("requests", severity, f"{text} since the start.", route)
-    text = f"{text}; none has come in the last minute."
+    text = f"{text}; none has come in the last {period(route.recent_seconds)}."
     return _of_route("requests", TICKET, text, route)
 
 

@@ -8,6 +8,7 @@ from jaxmon.facts.process import read
 from jaxmon.facts.status import CallRate
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.unmarked import call_text, calling
+from tests.helpers.sidecars import START, Worker, reading, status
 
 
 SERVES, STORE, REST = "serve.py:82", "store.py:5", "pace.py:60"
@@ -140,3 +141,17 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
     several = {"called": ["m.step", "m.other"]}
     assert text(call_age=180.0, now=several) == "No call for 3 min."
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(10.0, "10 s"), (60.0, "minute")])
+def test_a_rate_of_less_than_a_minute_says_so(seconds: float, said: str) -> None:
+    """``ps`` counts for a second; what is silent then may not be for a minute."""
+    worker = Worker()
+    worker.requests(9)
+    before = reading(worker, at=START + 600.0 - seconds)
+    silent = status(worker, before=before).answer.text
+    assert silent == f"Yes, as far as known: no request and no step in the last {said}."
+    worker.steps(20, 0.1)
+    found = status(worker, before=before).answer.text
+    lately = "" if said == "minute" else f" in the last {said}"
+    assert found.endswith(f" a second in loop train{lately}.")
