@@ -211,7 +211,8 @@ class CallRate(Fact):
     The jitted ``function`` that a process which marks nothing calls most lately, and
     its calls a second in the last so many ``seconds``; ``loop`` is the line of the loop
     that does so again and again, if one is recognised from samples. ``age`` is how long
-    ago the latest call was, if that is long; then there is no rate.
+    ago the latest call was, if that is long; then there is no rate. ``place`` is the
+    line of the program that calls a function of a library.
     """
 
     function: str = ""
@@ -219,6 +220,7 @@ class CallRate(Fact):
     loop: str = ""
     seconds: float | None = None
     age: float | None = None
+    place: str = ""
 
 
 class ProcessVerdict(Fact):

@@ -33,13 +33,19 @@ def calling(snapshot: Snapshot) -> CallRate:
     if time.call_age is not None and time.call_age >= _NO_CALL:
         only = time.now.called[0] if len(time.now.called) == 1 else ""
         return CallRate(only, age=time.call_age)
+    packaged = {of.name for of in snapshot.functions if of.package}
+    users = {name: rates[name] for name in rates if name not in packaged}
+    if max(users.values(), default=0.0) >= _AGAIN_AND_AGAIN:
+        rates = users  # what libraries call meanwhile is a part of that
     function = max(rates, key=rates.__getitem__, default="")
     rate = rates.get(function, 0.0)
     is_most = rate >= _MOST_OF_THE_CALLS * sum(rates.values())
     is_often = rate >= _AGAIN_AND_AGAIN
     if not (is_most and is_often):
         return CallRate()
-    return CallRate(function, rate, _loop(snapshot, function), time.rates_seconds)
+    place = time.since_start.calls(function) if function in packaged else ""
+    loop = _loop(snapshot, function)
+    return CallRate(function, rate, loop, time.rates_seconds, place=place)
 
 
 def _loop(snapshot: Snapshot, function: str) -> str:
@@ -79,7 +85,8 @@ def call_text(found: CallRate) -> str:
         return ""
     loop = f", in a repeating loop at {found.loop} (recognised, not marked)"
     lately = f" in the last {period(found.seconds)}" if found.seconds else ""
-    text = f"{found.function}: {amount(found.rate)} calls a second{lately}"
+    called = f", called at {found.place}" if found.place else ""
+    text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
     return f"{text}{loop if found.loop else ''}."
 
 

@@ -143,6 +143,19 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     assert text(call_age=180.0, now=several) == "No call for 3 min."
 
 
+def test_what_a_library_jits_is_named_with_the_line_that_calls_it() -> None:
+    """If the program jits something itself, that is what it does."""
+    helper = {"package": "optax", "calls": 9}
+    places = period(("device", "train.py:9", 50.0))
+    places["places"][0]["function"] = "optax.tree_bias_correction"
+    time = {"rates": {"optax.tree_bias_correction": 8.0}, "since_start": places}
+    process = {"time": time, "functions": {"optax.tree_bias_correction": helper}}
+    text = "optax.tree_bias_correction, called at train.py:9: 8 calls a second."
+    assert call_text(calling(read(process))) == text
+    time["rates"] = {"optax.tree_bias_correction": 8.0, "m.step": 4.0}
+    assert calling(read(process)).function == "m.step"
+
+
 @pytest.mark.parametrize(("seconds", "said"), [(10.0, "10 s"), (60.0, "minute")])
 def test_a_rate_of_less_than_a_minute_says_so(seconds: float, said: str) -> None:
     """``ps`` counts for a second; what is silent then may not be for a minute."""
