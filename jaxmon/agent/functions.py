@@ -31,7 +31,7 @@ from jaxmon.agent.jaxlink.jit import exported, inside_shim, is_module, name_in_p
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.catalog import COMPILE_SECONDS, Metric
 from jaxmon.exposition.families import Family, Histogram, SpanIds, Tally, series
-from jaxmon.host.sources import display_path
+from jaxmon.host.sources import display_path, package_of
 from jaxmon.threads import RLock
 
 
@@ -161,6 +161,12 @@ class Function:
         if code is None:
             return ""
         return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
+
+    @property
+    def package(self) -> str:
+        """The installed package that defines it; empty if the program does."""
+        code = self._code
+        return "" if code is None else package_of(code.co_filename) or ""
 
     @property
     def built(self) -> int:

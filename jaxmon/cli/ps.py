@@ -128,7 +128,8 @@ def command(
     if as_json:
         output.document(_document(summary, processes, finished))
     elif processes or finished:
-        _show(summary, processes, finished)
+        window = f"{seconds:g} s" if url is None else "minute"
+        _show(summary, processes, finished, window)
     if url is None and run_dir is None and not os.environ.get("JAXMON_RUN_DIR"):
         output.lines(_of_others(directory), err=True)
     if not processes and url is not None:
@@ -160,7 +161,10 @@ def _show(
     summary: Summary,
     processes: Sequence[ProcessView],
     finished: Mapping[str, ProcessEnd],
+    window: str,
 ) -> None:
+    """Print the table; rates are of the last *window*."""
+    from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.answer import QUESTION
 
     width = output.report_width()
@@ -190,6 +194,9 @@ def _show(
         output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
     for end, line in zip(finished.values(), lines[len(processes) + 1 :], strict=True):
         output.lines([line, *([f"{_INDENT}{clean(end.sentence)}"] if end.stop else [])])
+    if any(process.rate != UNKNOWN for process in processes):
+        young = f"of a process younger than {YOUNG:.0f} s, since it started"
+        output.lines(["", *wrapped(f"Rates: the last {window}; {young}.", width)])
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:

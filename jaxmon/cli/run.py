@@ -62,6 +62,10 @@ def command(
     if as_module and as_code:
         msg = "-m and -c are mutually exclusive"
         raise click.UsageError(msg)
+    is_python = re.fullmatch(r"python[\d.]*", Path(program).name) is not None
+    if is_python and not (as_module or as_code or Path(program).is_dir()):
+        msg = f"jaxmon run has an interpreter itself; omit {program}: jaxmon run FILE"
+        raise click.UsageError(msg)
     settings = {name: value for name, value in chosen.items() if value is not None}
     if no_tcp and "port" in settings:
         msg = "--port and --no-tcp are mutually exclusive"

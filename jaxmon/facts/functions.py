@@ -442,6 +442,7 @@ class FunctionFact(Fact):
 
     Attributes:
         place: where it is defined, ``path/file.py:12``.
+        package: the installed package that defines it, empty if the program does.
         cache: requests for its programs to the persistent cache.
         spreads: how the latest sampled times vary, of ``dispatch`` and ``execution``.
         history: how long its programs take, by the shapes of their arguments.
@@ -450,6 +451,7 @@ class FunctionFact(Fact):
     name: str = ""
     internal: bool = False
     place: str = ""
+    package: str = ""
     misses: int = 0
     compiles: Mapping[str, int] = NOTHING
     recompiles: Mapping[str, int] = NOTHING
@@ -470,8 +472,7 @@ class FunctionFact(Fact):
     @property
     def compile_time(self) -> float:
         """Seconds of tracing, lowering and compiling."""
-        every = sum(phase.seconds for phase in self.phases.values())
-        return every - self.load_time
+        return sum(phase.seconds for phase in self.phases.values()) - self.load_time
 
     @property
     def load_time(self) -> float:

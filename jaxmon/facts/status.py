@@ -209,13 +209,18 @@ class SharedFinding(FindingSummary):
 class CallRate(Fact):
     """
     The jitted ``function`` that a process which marks nothing calls most lately, and
-    its calls a second; ``loop`` is the line of the loop that does so again and again,
-    if one is recognised from samples. Empty if that is not known.
+    its calls a second in the last so many ``seconds``; ``loop`` is the line of the loop
+    that does so again and again, if one is recognised from samples. ``age`` is how long
+    ago the latest call was, if that is long; then there is no rate. ``place`` is the
+    line of the program that calls a function of a library.
     """
 
     function: str = ""
     rate: float = 0.0
     loop: str = ""
+    seconds: float | None = None
+    age: float | None = None
+    place: str = ""
 
 
 class ProcessVerdict(Fact):

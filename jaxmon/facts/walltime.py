@@ -73,6 +73,9 @@ ENOUGH_LOOKS = 100
 SHORT_SECONDS = 5.0
 """Of a shorter time, only what is certain is judged."""
 
+IDLE_SECONDS = 15.0
+"""From so long a wait for work on, the program is idle, unless it marks its loop."""
+
 _FEWEST_LOOKS = 20
 
 
@@ -242,8 +245,10 @@ class Now(Fact):
         callback: whether it runs a function that a running XLA program has called.
         others: if so, the other threads that do.
         gone: threads and child processes of the program that have failed.
+        work: whether it waits for what may come at any time or never, as an item of a
+            queue, in a program that marks no loop.
         alone: whether it waits for a queue that only threads of the program fill, and
-            has no other thread.
+            has no other thread, or only such that wait for threads themselves.
         full: threads that wait for room in a queue, or for a thread to end, if it does
             so, too, and no thread of the program has done anything for a while.
         asleep: the processes of multiprocessing, if they have done nothing lately.
@@ -266,6 +271,7 @@ class Now(Fact):
     callback: bool = False
     others: tuple[Standing, ...] = ()
     gone: tuple[FailedHelper, ...] = ()
+    work: bool = False
     alone: bool = False
     full: tuple[Standing, ...] = ()
     asleep: int = 0
@@ -274,10 +280,25 @@ class Now(Fact):
 
 
 class Hanging(Fact):
-    """Where the oldest request of a route is: lines of its stack, innermost first."""
+    """
+    Where the oldest request of a route is: lines of its stack, innermost first, and
+    the ``place`` of the program among them.
+    """
 
     name: str = ""
     stack: tuple[str, ...] = ()
+    place: str = ""
+
+
+def from_place(stack: tuple[str, ...], place: str) -> tuple[str, ...]:
+    """
+    Return the lines of *stack* from *place* on, a line of the program. Of what it has
+    called there, such as the standard library's, only the innermost line follows.
+    """
+    starts = (at for at, line in enumerate(stack) if line.startswith(f"{place} in "))
+    at = next(starts, 0) if place else 0
+    inner = (f"innermost: {stack[0]}",) if at else ()
+    return (*stack[at : at + 1], *inner, *stack[at + 1 :])
 
 
 class WallTime(Fact):
@@ -287,8 +308,9 @@ class WallTime(Fact):
     Attributes:
         recent: the last one to two minutes.
         requests: those that have been in progress for long, the oldest of each route.
-        rates: calls a second in the last minute, by jitted function, of those called
-            most.
+        rates: calls a second lately, by jitted function, of those called most.
+        rates_seconds: of how many seconds these are, up to about a minute.
+        call_age: seconds since the latest call of a jitted function.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
     """
@@ -299,6 +321,8 @@ class WallTime(Fact):
     now: Now = Now()
     requests: tuple[Hanging, ...] = ()
     rates: Mapping[str, float] = NOTHING
+    rates_seconds: float | None = None
+    call_age: float | None = None
     loops: Mapping[str, str] = NOTHING
 
     by_name = ("requests",)

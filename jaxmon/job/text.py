@@ -55,12 +55,17 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     )
 
 
+_ALONE = "On its host, `jaxmon explain --stacks` shows where a process is."
+
+
 def _others(number: int) -> Iterator[str]:
     if number == 1:
         yield "1 observed process there belongs to no job, or has not joined it yet."
     elif number:
         belong = "belong to no job, or have not joined theirs yet"
         yield f"{number:,} observed processes there {belong}."
+    if number:
+        yield _ALONE
 
 
 def _failed(number: int) -> Iterator[str]:

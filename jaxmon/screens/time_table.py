@@ -147,7 +147,10 @@ def _parts(period: Period) -> dict[tuple[str, str], float]:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread: what it is doing, and its stack, innermost line first."""
+    """
+    A thread: what it is doing, in which line of the program, and its stack, innermost
+    line first.
+    """
 
     name: str = ""
     ident: int = 0
@@ -155,6 +158,7 @@ class Thread:
     main: bool = False
     daemon: bool = False
     state: str = ""
+    place: str = ""
     lock: bool = False
     stack: tuple[str, ...] = ()
 
@@ -189,4 +193,5 @@ def _heading(threads: list[Thread]) -> str:
     more = f" and {len(threads) - 1} more" if len(threads) > 1 else ""
     state = {**STATES, "make": STATES["transfer"]}.get(first.state, first.state)
     doing = "acquiring a lock" if first.lock and first.state == "python" else state
-    return f"{name}{more}: {doing}"
+    place = f", at {first.place}" if first.place else ""
+    return f"{name}{more}: {doing}{place}"

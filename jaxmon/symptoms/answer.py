@@ -18,9 +18,10 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
-from jaxmon.symptoms.findings import SYMPTOMS
-from jaxmon.symptoms.reason import reason, verdicts
+from jaxmon.symptoms.findings import SYMPTOMS, rank
+from jaxmon.symptoms.reason import findings, period, reason, verdicts
 from jaxmon.symptoms.steps import named
+from jaxmon.symptoms.symptom import Urgency
 from jaxmon.symptoms.unmarked import unmarked_text
 
 
@@ -29,9 +30,6 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 # Seconds without a look after which it is not known what was meanwhile.
 _PAUSE = 30.0
-
-# What users notice themselves is verdicts first.
-_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
 
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
@@ -97,8 +95,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
             )
             for reason in reasons
         ]
-    reasons.sort(key=lambda reason: reason.kind not in _NOTICED)
-    reasons.sort(key=lambda reason: STATES.index(reason.state))
+    reasons.sort(key=lambda reason: _place(reason, facts))
     marked = bool(facts.requests or facts.loops)
     runs = any(agent.up for agent in facts.agents)
     advice = _MARK if runs and not marked else ""
@@ -118,6 +115,12 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         )
         return Answer("unknown", text, (), advice)
     return Answer("fine", _fine(facts), (), "")
+
+
+def _place(about: Reason, facts: HostFacts) -> tuple[bool, Urgency, bool, float]:
+    every = findings(facts, about, about.kind)
+    seconds = max((finding.seconds for finding in every), default=0.0)
+    return rank(about.kind, seconds, fails=about.state == "failing")
 
 
 def _because(about: Reason, facts: HostFacts) -> str:
@@ -155,13 +158,16 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
 
 
 def _fine(facts: HostFacts) -> str:
-    """Return what goes on while nothing is wrong."""
+    """Return what goes on while nothing is wrong, since when if not for a minute."""
     parts = []
+    times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
+    lately = period(max(times, default=0.0) or None)
+    since = "" if lately == "minute" else f" in the last {lately}"
     rates = [route.rate for route in facts.requests if route.rate is not None]
     if rates and sum(rates) > 0:
-        parts.append(f"{amount(sum(rates))} requests a second, and none fails")
+        parts.append(f"{amount(sum(rates))} requests a second{since}, and none fails")
         if any(route.recent_failed for route in facts.requests):
-            parts[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+            parts[-1] = parts[-1].replace("none fails", "hardly any fails")
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
         if names:
             parts[-1] += f" (of {' and '.join(names)}; recognised, not marked)"
@@ -170,12 +176,12 @@ def _fine(facts: HostFacts) -> str:
         loop = running[0]
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        parts.append(f"{rate} {steps} a second in {named(loop)}")
+        parts.append(f"{rate} {steps} a second in {named(loop)}{since}")
     elif running:
         parts.append(f"{counted(len(running), 'loop')} at work")
     elif ended := [loop for loop in facts.loops if loop.rate]:
         loop = max(ended, key=lambda ended_loop: ended_loop.steps)
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
-        return "Yes, as far as known: no request and no step in the last minute."
+        return f"Yes, as far as known: no request and no step in the last {lately}."
     return f"Yes: {'; '.join(parts)}."

@@ -25,6 +25,7 @@ from jaxmon.symptoms import (
     steps,
     time,
 )
+from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.cache import compared
 from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
@@ -40,6 +41,8 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 
 _GENERAL = frozenset(("host", "blocked", "eager"))
+# What users notice themselves.
+_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
 NOTHING = "Nothing to fix stands out."
 
 
@@ -123,10 +126,31 @@ def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Findin
     return [finding for judge in judges for finding in judge(snapshot, neighbours)]
 
 
+def rank(
+    name: str, seconds: float, *, fails: bool
+) -> tuple[bool, Urgency, bool, float]:
+    """
+    Return the place of a symptom among others, on every screen: first what pages, then
+    by urgency, what users notice first, then by the *seconds* that it would win back.
+    """
+    symptom = SYMPTOMS[name]
+    urgency = (
+        symptom.urgency if symptom.finding or symptom.together else Urgency.FAILURE
+    )
+    return not fails, urgency, name not in _NOTICED, -seconds
+
+
+def _place(finding: Finding) -> tuple[bool, Urgency, bool, float]:
+    symptom = about(finding)
+    pages = (finding.severity or symptom.severity) == PAGE
+    noticed = finding.topic in _NOTICED and symptom.urgency is Urgency.FAILURE
+    return rank(finding.topic, finding.seconds, fails=pages or noticed)
+
+
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
-    Return *findings* by urgency, then by the time they would win back; of a line that
-    makes profiles, not what it looks like otherwise.
+    Return *findings* by `rank`; of a line that makes profiles, not what it looks like
+    otherwise.
     """
     profiled = {of.where: of.seconds for of in findings if of.topic == "profiles"}
     distinct = [
@@ -134,6 +158,4 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
         for of in findings
         if of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0)
     ]
-    return sorted(
-        distinct, key=lambda finding: (about(finding).urgency, -finding.seconds)
-    )
+    return sorted(distinct, key=_place)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.memory import Device, MemoryHolder, Transfer
+from jaxmon.facts.memory import Device, Leak, MemoryHolder, Transfer
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -38,9 +38,7 @@ def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
     reports = snapshot.errors.readable_reports
     if failures or reports:
         errors, now = snapshot.of_kind("error"), snapshot.process.now
-        latest = [
-            event for event in errors if event.details.get("error_kind") == "oom"
-        ][-1:]
+        latest = [of for of in errors if of.details.get("error_kind") == "oom"][-1:]
         yield Finding(
             "oom",
             "",
@@ -128,14 +126,22 @@ def _device_memory_high(limits: Limits) -> Alert:
 
 
 def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
-    for leak in snapshot.allocations.leaks:
+    host = snapshot.allocations.host
+    found: dict[str, list[Leak]] = {}
+    for leak in snapshot.allocations.leaks:  # of one holder, one finding
+        found.setdefault(leak.holder.name or leak.device, []).append(leak)
+    for name, (leak, *others) in found.items():
+        sums = [f"of device {of.device} by {size(of.growth_bytes)}" for of in others]
+        if name == host.holder.name:
+            sums.append(f"of the process on the host by {size(host.growth_bytes)}")
+        filled = host if name == host.holder.name and host.full_in_seconds else leak
         yield Finding(
-            "leak",
-            leak.device,
+            *("leak", leak.device),
             f"Memory of device {leak.device} grew steadily by "
             f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
             + (f" and {leak.calls:,} calls" if leak.calls else "")
-            + _full(leak.full_in_seconds, snapshot.limits),
+            + "".join(f", {text}" for text in sums)
+            + _full(filled.full_in_seconds, snapshot.limits),
             (
                 *(
                     f"{line.place} grew by {size(line.growth_bytes)}, to "
@@ -168,14 +174,10 @@ def _held(holder: MemoryHolder) -> Iterator[str]:
 
 
 def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
-    """
-    Detect growth beside arrays of JAX: of a collection of the program, or of what is
-    not known if that is about to fill the host.
-    """
+    """Detect growth beside arrays of JAX that has a known holder, or fills the host."""
     growth, limits = snapshot.allocations.host, snapshot.limits
     left, long = growth.full_in_seconds, seconds_in(limits.host_growth_for)
-    soon = left is not None and left <= seconds_in(limits.host_full_within)
-    fills = soon and growth.seconds >= long
+    fills = _full(left, limits) != "." and growth.seconds >= long
     holder = growth.holder
     if holder.backlog:
         verdict = (
@@ -194,7 +196,8 @@ def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
             "Give what grows a maximum, as functools.lru_cache(maxsize=...) has, or "
             "drop what is not needed. A cache that is still filling looks the same"
         )
-    if growth.growth_bytes and (holder.name or fills):
+    is_leak = holder.name in {of.holder.name for of in snapshot.allocations.leaks}
+    if growth.growth_bytes and (not is_leak if holder.name else fills):
         named = ("host_memory_growth", holder.name, verdict + _full(left, limits))
         yield Finding(*named, (*_held(holder),), f"{advice}.", where=holder.where)
 

@@ -101,17 +101,19 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 continue
             why = _why(cause, _latest(snapshot, function.name, cause))
             took = recompile_time(function, cause, snapshot)
+            where = _most_often_at(_those(snapshot, function.name, cause))
+            called = f", called at {where}," if function.package and where else ""
             yield Finding(
                 "recompile",
                 function.name,
-                f"{function.name} was recompiled {times(count)}"
+                f"{function.name}{called} was recompiled {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; the cause is unknown")
                 + f". This took {duration(took)} of the "
                 f"{duration(function.compile_time)} that its compiles took.",
                 _latest_texts(_those(snapshot, function.name, cause)),
                 _advice(snapshot, function.name, cause),
-                where=_most_often_at(_those(snapshot, function.name, cause)),
+                where=where,
                 seconds=took,
                 severity=_severity(function, snapshot),
             )

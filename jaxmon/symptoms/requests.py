@@ -9,6 +9,7 @@ from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import MINUTE, HostFacts
 from jaxmon.facts.status import Reason, RequestSummary
+from jaxmon.facts.walltime import Hanging, from_place
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
@@ -155,7 +156,7 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     )
     if finished is None:
         return _of_route("requests", severity, f"{text} since the start.", route)
-    text = f"{text}; none has come in the last minute."
+    text = f"{text}; none has come in the last {period(route.recent_seconds)}."
     return _of_route("requests", TICKET, text, route)
 
 
@@ -188,20 +189,20 @@ def _hangs(oldest: float, usual: float, limits: Limits) -> bool:
 
 
 def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
-    stacks = {route.name: route.stack for route in snapshot.time.requests}
+    where = {hangs.name: hangs for hangs in snapshot.time.requests}
     for route in snapshot.requests:
         usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
         if usual is None or not _hangs(oldest, usual, snapshot.limits):
             continue
-        stack = stacks.get(route.name, ())
-        place = stack[0].partition(" in ")[0] if stack else ""
+        hangs = where.get(route.name, Hanging())
+        place = hangs.place or "".join(hangs.stack[:1]).partition(" in ")[0]
         yield Finding(
             "hanging",
             route.name,
             f"A request to {route.name} has been in progress for {duration(oldest)}"
             + (f", now at {place}" if place else "")
             + f"; 95 % of warm requests take up to {duration(usual)}.",
-            stack[:_MOST_LINES],
+            from_place(hangs.stack, place)[:_MOST_LINES],
             "The stack shows what it waits for: a lock that another thread holds, a "
             "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
             where=place,

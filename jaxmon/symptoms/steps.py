@@ -17,7 +17,13 @@ from jaxmon.facts.events import Slower
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import LoopSummary, Reason
-from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now, Standing
+from jaxmon.facts.walltime import (
+    HELPER_ADVICE,
+    FailedHelper,
+    Now,
+    Standing,
+    from_place,
+)
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration
 from jaxmon.limits import Limits
@@ -107,7 +113,7 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
         "stalled",
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*causes, *now.stack[:_MOST_LINES]),
+        (*causes, *from_place(now.stack, now.place)[:_MOST_LINES]),
         action,
         where=now.place,
         # What is marked says itself when it pages.
@@ -188,9 +194,10 @@ def is_long(now: Now, limits: Limits) -> bool:
     ):
         return True
     times = limits.stalled_times
-    if now.state == "blocked" and _is_parked(now) and not now.longest_there:
-        # So waits a server that has just started, for its end.
-        return False
+    # So waits a server that has just started, for its end.
+    first = now.state == "blocked" and _is_parked(now) and not now.longest_there
+    if first or now.work:
+        return False  # whether anything is to come is not known
     if now.seconds >= seconds_in(limits.stalled_anywhere):
         return now.seconds >= times * now.longest_there
     if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.walltime import Period
+from jaxmon.facts.walltime import IDLE_SECONDS, Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
@@ -85,17 +85,19 @@ class TimePart(NamedTuple):
         waits = self.state == "blocked"
         lines = dict(period.lines(self.state, expected=not waits))
         took, now = period.of(self.state), snapshot.time.now
+        limits = snapshot.limits
         if waits:
             took -= period.expected(self.state)
         if now.state == self.state and (
             (waits and not now.activity)
-            or (self.state == "data_wait" and is_long(now, snapshot.limits))
+            or (self.state == "data_wait" and (now.work or is_long(now, limits)))
         ):
             # What has not ended is for `stalled` to judge.
-            took -= min(now.seconds, took)
+            lasts = min(now.seconds, IDLE_SECONDS) if now.work else now.seconds
+            took -= min(lasts, took)
             if now.place in lines:
-                lines[now.place] = max(lines[now.place] - now.seconds, 0.0)
-        if not period.is_worth(took, self.state, snapshot.limits.time_worth):
+                lines[now.place] = max(lines[now.place] - lasts, 0.0)
+        if not period.is_worth(took, self.state, limits.time_worth):
             return
         won = 0.0 if self.urgency is NOTE else took
         found = _costs(self.topic, snapshot, period, took, lines, won, *self.verdict)

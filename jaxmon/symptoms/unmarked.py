@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import CallRate
-from jaxmon.host.formats.layout import amount
+from jaxmon.host.formats.layout import amount, duration
+from jaxmon.symptoms.reason import period
 
 
 # A loop in which a program spends so much of its time is what it does, unless it waits
@@ -16,6 +17,8 @@ from jaxmon.host.formats.layout import amount
 _MOST_OF_THE_TIME, _IDLE = 0.9, 0.05
 # Calls a second, and the part of all calls, that are worth a word.
 _AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS = 0.1, 0.5
+# Seconds after which a program that called before is said to call nothing.
+_NO_CALL = 10.0
 _MOST_PROCESSES = 2
 
 
@@ -24,14 +27,25 @@ def calling(snapshot: Snapshot) -> CallRate:
     Return what a program that marks nothing calls most, and in which loop, as far as
     looks and counted calls say; nothing of one that marks something.
     """
-    rates = snapshot.time.rates
+    time, rates = snapshot.time, snapshot.time.rates
+    if snapshot.steps or snapshot.requests:
+        return CallRate()
+    if time.call_age is not None and time.call_age >= _NO_CALL:
+        only = time.now.called[0] if len(time.now.called) == 1 else ""
+        return CallRate(only, age=time.call_age)
+    packaged = {of.name for of in snapshot.functions if of.package}
+    users = {name: rates[name] for name in rates if name not in packaged}
+    if max(users.values(), default=0.0) >= _AGAIN_AND_AGAIN:
+        rates = users  # what libraries call meanwhile is a part of that
     function = max(rates, key=rates.__getitem__, default="")
     rate = rates.get(function, 0.0)
     is_most = rate >= _MOST_OF_THE_CALLS * sum(rates.values())
     is_often = rate >= _AGAIN_AND_AGAIN
-    if snapshot.steps or snapshot.requests or not (is_most and is_often):
+    if not (is_most and is_often):
         return CallRate()
-    return CallRate(function, rate, _loop(snapshot, function))
+    place = time.since_start.calls(function) if function in packaged else ""
+    loop = _loop(snapshot, function)
+    return CallRate(function, rate, loop, time.rates_seconds, place=place)
 
 
 def _loop(snapshot: Snapshot, function: str) -> str:
@@ -39,24 +53,24 @@ def _loop(snapshot: Snapshot, function: str) -> str:
     Return the line of the loop that the program has lately been in, and that looks have
     found to call *function*; empty if there is none.
     """
-    period = snapshot.time.recent
+    recent = snapshot.time.recent
     spent: dict[str, float] = defaultdict(float)
-    for place in period.places:
+    for place in recent.places:
         spent[place.loop] += place.seconds
     loop = max(spent, key=spent.__getitem__, default="")
     # What is done once before a loop is no part of what is done again and again.
     before = sum(
         place.seconds
-        for place in period.places
+        for place in recent.places
         if not place.loop and place.state in {"startup", "compile"}
     )
-    stays = spent.get(loop, 0.0) >= _MOST_OF_THE_TIME * (period.seconds - before)
-    if not period.settled or not stays or period.share("idle") > _IDLE:
+    stays = spent.get(loop, 0.0) >= _MOST_OF_THE_TIME * (recent.seconds - before)
+    if not recent.settled or not stays or recent.share("idle") > _IDLE:
         return ""
     # Looks seldom find short calls, and the first one may be before the loop.
     found = {
         place.loop
-        for place in period.places
+        for place in recent.places
         if place.function == function and place.state != "compile"
     }
     return loop if (found or {snapshot.time.loops.get(function, "")}) == {loop} else ""
@@ -64,10 +78,15 @@ def _loop(snapshot: Snapshot, function: str) -> str:
 
 def call_text(found: CallRate) -> str:
     """Return *found* in a sentence; empty if it is."""
+    if found.age is not None:
+        lead = f"{found.function}: n" if found.function else "N"
+        return f"{lead}o call for {duration(found.age)}."
     if not found.function:
         return ""
     loop = f", in a repeating loop at {found.loop} (recognised, not marked)"
-    text = f"{found.function}: {amount(found.rate)} calls a second"
+    lately = f" in the last {period(found.seconds)}" if found.seconds else ""
+    called = f", called at {found.place}" if found.place else ""
+    text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
     return f"{text}{loop if found.loop else ''}."
 
 

@@ -124,6 +124,7 @@ def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
         (("run", "--port", "1", "--no-tcp", "main.py"), 2, "are mutually exclusive"),
         (("run", "-m", "-c", "main.py"), 2, "are mutually exclusive"),
         (("run",), 2, "Missing argument 'PROGRAM'"),
+        (("run", "python", "main.py"), 2, "omit python: jaxmon run FILE"),
     ],
 )
 def test_unusable_options_are_refused(arguments, status, message, tmp_path):

@@ -8,6 +8,7 @@ from jaxmon.facts.process import read
 from jaxmon.facts.status import CallRate
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.unmarked import call_text, calling
+from tests.helpers.sidecars import START, Worker, reading, status
 
 
 SERVES, STORE, REST = "serve.py:82", "store.py:5", "pace.py:60"
@@ -125,3 +126,45 @@ def test_a_loop_is_recognised_from_samples() -> None:
     assert call_text(CallRate()) == ""
     text = f"in a repeating loop at {LOOP} (recognised, not marked)."
     assert call_text(found) == f"m.step: 30 calls a second, {text}"
+
+
+def test_a_rate_has_a_window_and_calls_in_it() -> None:
+    """What called for the last time a while ago has no rate, but an age."""
+
+    def text(**time: object) -> str:
+        return call_text(calling(read({"time": {"rates": STEPS, **time}})))
+
+    assert text(rates_seconds=70.0) == "m.step: 30 calls a second in the last minute."
+    assert text(rates_seconds=20.0) == "m.step: 30 calls a second in the last 20 s."
+    assert text(call_age=9.0).startswith("m.step: 30 calls a second")
+    now = {"called": ["m.step"]}
+    assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
+    several = {"called": ["m.step", "m.other"]}
+    assert text(call_age=180.0, now=several) == "No call for 3 min."
+
+
+def test_what_a_library_jits_is_named_with_the_line_that_calls_it() -> None:
+    """If the program jits something itself, that is what it does."""
+    helper = {"package": "optax", "calls": 9}
+    places = period(("device", "train.py:9", 50.0))
+    places["places"][0]["function"] = "optax.tree_bias_correction"
+    time = {"rates": {"optax.tree_bias_correction": 8.0}, "since_start": places}
+    process = {"time": time, "functions": {"optax.tree_bias_correction": helper}}
+    text = "optax.tree_bias_correction, called at train.py:9: 8 calls a second."
+    assert call_text(calling(read(process))) == text
+    time["rates"] = {"optax.tree_bias_correction": 8.0, "m.step": 4.0}
+    assert calling(read(process)).function == "m.step"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(10.0, "10 s"), (60.0, "minute")])
+def test_a_rate_of_less_than_a_minute_says_so(seconds: float, said: str) -> None:
+    """``ps`` counts for a second; what is silent then may not be for a minute."""
+    worker = Worker()
+    worker.requests(9)
+    before = reading(worker, at=START + 600.0 - seconds)
+    silent = status(worker, before=before).answer.text
+    assert silent == f"Yes, as far as known: no request and no step in the last {said}."
+    worker.steps(20, 0.1)
+    found = status(worker, before=before).answer.text
+    lately = "" if said == "minute" else f" in the last {said}"
+    assert found.endswith(f" a second in loop train{lately}.")

@@ -319,9 +319,10 @@ def test_what_is_no_rank_is_left_out() -> None:
     assert (found.ranks, found.others) == ((), len(strange))
     verdict = judge([found])
     assert worst(verdict) is JobState.UNKNOWN
-    assert lines(verdict, 100)[-2:] == [
+    assert lines(verdict, 100)[-3:] == [
         "No rank of a job on 1 host.",
         "8 observed processes there belong to no job, or have not joined theirs yet.",
+        "On its host, `jaxmon explain --stacks` shows where a process is.",
     ]
 
 

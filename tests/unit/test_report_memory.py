@@ -112,3 +112,27 @@ def test_growth_of_the_host_is_found_with_what_holds_it(growth, found) -> None:
             "cache (dict, 3,000 items) holds about 1 GiB, and grows at a:3",
         )
         assert got[0].where == "a:3"
+
+
+def test_what_grows_on_the_host_and_on_devices_is_one_finding() -> None:
+    """If one list holds it, with all sums; what holds them may also differ."""
+    held = {"holder": HOLDER}
+    line = {"place": "a:3", "arrays": 9, "growth_bytes": GIB}
+    leak = {"growth_bytes": GIB, "seconds": 60.0, "lines": [line]}
+    host = {"growth_bytes": 2 * GIB, "seconds": 300.0, "calls": 900}
+
+    def found(of_leaks, of_host):
+        leaks = [{"device": device, **leak, **of_leaks} for device in "01"]
+        allocations = {"leaks": leaks, "host": {**host, **of_host}}
+        return findings(None, allocations=allocations)
+
+    (only,) = found(held, {**held, "full_in_seconds": 120.0})
+    assert (only.topic, only.where) == ("leak", "a:3")
+    assert only.verdict == (
+        "Memory of device 0 grew steadily by 1 GiB in 1 min, of device 1 by 1 GiB, "
+        "of the process on the host by 2 GiB. At that pace it is full in 2 min."
+    )
+    several = ["leak", "leak", "host_memory_growth"]
+    assert [one.topic for one in found({}, held)] == several
+    filled = {"full_in_seconds": 120.0, "seconds": 7200.0}
+    assert [one.topic for one in found({}, filled)] == several

@@ -44,6 +44,16 @@ def test_recompiles_are_explained_with_their_latest_differences():
     ]
 
 
+def test_a_function_of_a_library_is_named_with_the_line_that_calls_it():
+    """That is what its user can change; a function of the program is known by name."""
+    events = [recompile("argument x", place="train.py:20")]
+    for package, called in (("flax", ", called at train.py:20,"), ("", "")):
+        parts = function(recompiles={"shape": 37}, package=package)
+        one, *_ = findings(events, functions=parts)
+        assert one.verdict.startswith(f"train.step{called} was recompiled 37 times")
+        assert one.where == "train.py:20"
+
+
 def test_a_storm_of_today_is_told_after_a_quiet_week():
     """
     What took long in the last ten minutes is reported, however little it is of a long

@@ -155,6 +155,16 @@ def test_a_request_that_hangs_is_found_with_its_line() -> None:
     )
 
 
+def test_a_request_hangs_in_a_line_of_the_program() -> None:
+    """Whatever of the standard library that line has called."""
+    stack = ["/lib/socket.py:718 in readinto", "store.py:8 in load", "serve.py:9 in m"]
+    hangs = {"stack": stack, "place": "store.py:8"}
+    (finding,) = requests_of(900, 0.02, 40.0, time={"requests": {"predict": hangs}})
+    assert finding.where == "store.py:8"
+    assert "now at store.py:8;" in finding.verdict
+    assert finding.evidence[:2] == ("store.py:8 in load", f"innermost: {stack[0]}")
+
+
 def test_the_line_of_a_request_that_hangs_may_be_unknown() -> None:
     """In an event loop no stack is that of the request."""
     (finding,) = requests_of(900, 0.02, 40.0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jaxmon.facts.walltime import from_place
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
@@ -108,6 +109,11 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         # Of the threads that could fill a queue, none is left.
         ({"seconds": 16.0, "changes": 0, "alone": True}, True),
         ({"seconds": 14.0, "changes": 0, "alone": True}, False),
+        # Whether more is to come is not known, unless what would send it is gone.
+        ({"seconds": 400.0, "longest_there": 1.0, "work": True}, False),
+        ({"seconds": 400.0, "longest_there": 1.0, **PARKED, "work": True}, False),
+        ({"seconds": 400.0, "work": True, "alone": True}, True),
+        ({"seconds": 400.0, "work": True, **dead(390.0)}, True),
     ],
 )
 def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
@@ -210,6 +216,23 @@ def test_a_queue_that_stays_full_is_said_to_be_so():
     assert "put with a timeout" in one.action
     others = findings(time=ledger({"device": 0.05}, **now), transfers={})
     assert "stalled" not in [one.topic for one in others]
+
+
+def test_the_program_s_line_comes_first_where_it_stalls():
+    """What it has called there is the standard library's, and waits."""
+    lines = ["~/lib/threading.py:9 in wait", "~/lib/queue.py:8 in get"]
+    stack = [*lines, "load.py:3 in take", "train.py:7 in <module>"]
+    now = {"state": "gil", "place": "load.py:3", "seconds": 400.0, "stack": stack}
+    one, *_ = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.evidence == (
+        "load.py:3 in take",
+        "innermost: ~/lib/threading.py:9 in wait",
+        "train.py:7 in <module>",
+    )
+    unknown = {**now, "place": ""}
+    assert from_place(tuple(stack), "") == tuple(stack)
+    one, *_ = findings(time=ledger({"device": 0.05}, **unknown), transfers={})
+    assert one.evidence[0] == stack[0]
 
 
 def test_a_queue_that_nothing_can_fill_is_said_to_be_so():

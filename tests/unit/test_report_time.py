@@ -365,6 +365,8 @@ def test_threads_with_equal_stacks_are_shown_once():
         "  pool.py:9 in work",
     ]
     assert stacks({"threads": 3}, 80) == []
+    waits = {"name": "w", "state": "idle", "stack": stack, "place": "pool.py:9"}
+    assert stacks({"threads": [waits]}, 80)[0] == "w: idle, at pool.py:9"
 
 
 def test_operations_are_not_blamed_if_jit_is_disabled():

@@ -1,13 +1,11 @@
 """
 What a thread is doing, from the stack of its Python frames.
 
-Read from another thread, many times a second. Also whether it is in a barrier of all
-processes, or in a callback, for which an XLA program waits.
+Read from another thread, many times a second.
 """
 
 from __future__ import annotations
 
-import dis
 import inspect
 import os
 from types import CodeType, ModuleType
@@ -24,114 +22,19 @@ from jaxmon.agent.jaxlink.code_loops import CodeLoops
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
+from jaxmon.agent.jaxlink.waits import (
+    ABOVE_PIPE,
+    FOR_ITEM,
+    FOR_THREADS,
+    THREADING,
+    end,
+    is_callback,
+    takes,
+    takes_from_process,
+    where,
+)
 from jaxmon.host.sources import OURS, package_of
 from jaxmon.tuples import NamedTuple
-
-
-# Up to 3.13.
-_ENTERS = "BEFORE_WITH"
-# Since 3.14; what it loads is called next.
-_SPECIAL = "LOAD_SPECIAL"
-_ACQUIRING = frozenset(("acquire", "__enter__"))
-_THREADING = "threading.py"
-
-
-def waits_for_lock(stack: Stack) -> bool:
-    """
-    Return whether a thread that sleeps with this *stack* does so in ``with lock:`` or
-    ``lock.acquire()``, also of a class of `threading`. Takes a microsecond for each
-    instruction of its function.
-    """
-    in_threading = 0
-    for at in stack:
-        if at.code.co_filename.rpartition(os.sep)[2] != _THREADING:
-            break
-        if at.code.co_name in _ACQUIRING:
-            return True
-        in_threading += 1
-    # An event, or a queue, also acquires a lock to wait.
-    return bool(stack) and not in_threading and _acquires(stack[0])
-
-
-def _acquires(at: Position) -> bool:
-    """Return whether the latest instruction acquires something."""
-    methods: dict[tuple[int | None, int | None], str] = {}
-    for instruction in dis.get_instructions(at.code):
-        place = instruction.positions
-        start = None if place is None else (place.lineno, place.col_offset)
-        if instruction.opname in {"LOAD_METHOD", "LOAD_ATTR"} and start is not None:
-            methods[start] = str(instruction.argval)
-        elif instruction.opname == _SPECIAL and start is not None:
-            methods[start] = instruction.argrepr
-        elif instruction.offset == at.offset:
-            called = instruction.opname.startswith("CALL") and start is not None
-            return instruction.opname == _ENTERS or (
-                called and methods.get(start or (None, None)) in _ACQUIRING
-            )
-        elif (
-            instruction.opname == "CALL"
-        ):  # what comes next there is another: ``__exit__``
-            methods.pop(start or (None, None), None)
-    return False
-
-
-def _end(*parts: str) -> str:
-    return os.path.join("jax", *parts)  # noqa: PTH118 - end of a path
-
-
-# The start and the end of a job.
-_DISTRIBUTED = _end("_src", "distributed.py")
-_OF_A_JOB = {
-    "initialize": "jax.distributed.initialize",
-    "shutdown": "jax.distributed.shutdown",
-}
-# All processes exchange which devices they have.
-_DEVICES = (_end("_src", "xla_bridge.py"), "_init_backend")
-_INITIALISES = "the initialisation of devices"
-# Its functions run programs on all devices, which are not counted; but for two, which
-# copy to or from the devices of their own process.
-_UTILITIES = _end("experimental", "multihost_utils.py")
-_COPIES = frozenset(
-    ("host_local_array_to_global_array", "global_array_to_host_local_array")
-)
-# Call the function of the program that its XLA program calls: of `jax.pure_callback`
-# and `jax.experimental.io_callback`, and of all, as `jax.debug.callback`.
-_CALLBACKS = (
-    (_end("_src", "callback.py"), "__call__"),
-    (_end("_src", "callback.py"), "_wrapped_callback"),
-    (_end("interpreters", "mlir.py"), "_wrapped_callback"),  # to JAX 0.4
-)
-_CALL_BACK = frozenset(function for _, function in _CALLBACKS)
-
-
-def barrier(stack: Stack) -> str:
-    """
-    Return in what of JAX the thread with this *stack* waits for all processes, as a
-    user would call it; empty if it does not.
-    """
-    found = ""
-    for at in stack:
-        file, function = at.code.co_filename, at.code.co_name
-        # Of functions that call each other, the outermost is the program's.
-        if file.endswith(_UTILITIES):
-            found = "" if function in _COPIES else function
-        elif file.endswith(_DISTRIBUTED):
-            found = _OF_A_JOB.get(function, found)
-        elif file.endswith(_DEVICES[0]) and function == _DEVICES[1]:
-            found = _INITIALISES
-    return found
-
-
-def calls_back(stack: Stack) -> bool:
-    """Return whether it is in a function that a running XLA program has called."""
-    return any(_is_callback(at.code) for at in stack)
-
-
-def _is_callback(code: CodeType) -> bool:
-    return code.co_name in _CALL_BACK and any(
-        code.co_name == function and code.co_filename.endswith(file)
-        for file, function in _CALLBACKS
-    )
 
 
 COMPILE = "compile"
@@ -181,7 +84,7 @@ _ROLES = {
 # Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
 _MAKING = frozenset(("array", "asarray"))
 _MAKERS = tuple(
-    [_end("_src", "numpy", name) for name in ("array_constructors.py", "lax_numpy.py")]
+    [end("_src", "numpy", name) for name in ("array_constructors.py", "lax_numpy.py")]
 )
 _DISPATCHES = ("", EAGER)
 # Whose line does that, through libraries or not, drives the device.
@@ -190,11 +93,6 @@ _DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER, MAKE))
 _STAYS = frozenset((COMPILE, GC, STARTUP))
 # Also if it has called code that is not JAX's.
 _WHATEVER_BELOW = frozenset((COMPILE, STARTUP))
-# Where threads of the standard library wait, by file and function.
-_FOR_ITEM = ("queue.py", "get")
-# The queues of `multiprocessing` read from a pipe, some calls further down.
-_OF_PROCESSES = os.path.join("multiprocessing", "queues.py")  # noqa: PTH118 - end of a path
-_ABOVE_PIPE = 6
 _POOL = os.path.join("multiprocessing", "pool.py")  # noqa: PTH118 - end of a path
 _FOR_WORK = frozenset(
     (
@@ -216,16 +114,15 @@ _EVENT_LOOPS = {
 # How a program just compiled, or one with effects, is run, and one that was compiled
 # ahead of time; and a pmap, since 0.8.
 _RUNNING = {
-    "__call__": (_end("_src", "interpreters", "pxla.py"), _end("_src", "stages.py")),
-    "wrapped": (_end("_src", "pmap.py"),),
+    "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
+    "wrapped": (end("_src", "pmap.py"),),
 }
-_PARKED = (_THREADING, "wait")
-_FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
+_PARKED = (THREADING, "wait")
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_NO_DISPATCH = (_end("_src", "tree_util.py"), _end("_src", "profiler.py"))
+_NO_DISPATCH = (end("_src", "tree_util.py"), end("_src", "profiler.py"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -243,7 +140,8 @@ class Doing(NamedTuple):
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
-        parked: whether it waits for an event or a condition of `threading`.
+        parked: whether it waits for an event or a condition of `threading`, or data of
+            a socket.
         ours: whether it is what we do, on a thread of the program.
         caller: the line of code that drives the device which has called *line*, empty
             if that drives it itself, or nothing does.
@@ -251,6 +149,8 @@ class Doing(NamedTuple):
         holds_loop: whether a coroutine of the user's has called that, which keeps its
             event loop; then that is the *caller*.
         loop: the line of the outermost loop of the user's that this is in, if any.
+        work: whether it waits for what may come at any time, or never, if it waits: an
+            item of a queue, a condition, a line of input.
     """
 
     state: str
@@ -265,6 +165,7 @@ class Doing(NamedTuple):
     divides: bool = False
     holds_loop: bool = False
     loop: SourceLine = _UNKNOWN
+    work: bool = False
 
 
 class ActivityReader:
@@ -322,7 +223,7 @@ class ActivityReader:
                 state = role if role in _WHATEVER_BELOW else state
         line = _UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
-        parked = bool(stack) and _where(stack[0].code) == _PARKED
+        parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
         state = state or PYTHON
@@ -333,7 +234,14 @@ class ActivityReader:
             divides=divides,
             holds_loop=holds and loops,
             loop=self._loop(rest),
+            work=work,
         )
+
+    def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
+        """Return whether a thread that sleeps is parked, and waits for work."""
+        offsets = self._sites.offsets(top.code)
+        parked = top.offset in offsets.receiving or where(top.code) == _PARKED
+        return parked, top.offset in offsets.taking or takes(stack)
 
     def _loop(self, stack: Stack) -> SourceLine:
         """Return the line of the outermost loop of the user's code on *stack*."""
@@ -357,7 +265,7 @@ class ActivityReader:
                 break
             if kind == _JAX:
                 # A running program waits for what JAX does around a callback.
-                state = DEVICE if _is_callback(code) else _in_jax(code, state)
+                state = DEVICE if is_callback(code) else _in_jax(code, state)
             depth += 1
         rest = stack[depth:]
         if not rest:
@@ -386,23 +294,23 @@ class ActivityReader:
 
     def _waiting(self, stack: Stack) -> str:
         """Return the state of a thread that waits, empty if it may not wait."""
-        where = [_where(at.code) for at in stack[:2]]
-        if _FOR_ITEM in where or _takes_from_process(stack) or _of_pool(stack, "next"):
+        places = [where(at.code) for at in stack[:2]]
+        if FOR_ITEM in places or takes_from_process(stack) or _of_pool(stack, "next"):
             return ITEM
         # That of uvloop waits in C.
-        if where[0] in _FOR_WORK or _is_event_loop(stack[0].code):
+        if places[0] in _FOR_WORK or _is_event_loop(stack[0].code):
             return IDLE
-        if where[0] in _FOR_THREADS:
+        if places[0] in FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
-            joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
+            joins = next((at for at in stack if where(at.code)[0] != THREADING), None)
             is_packaged = joins is not None and self.finder.is_package(
                 joins.code.co_filename
             )
             return "" if is_packaged else JOIN
-        receives = self._sites.receives(stack[0].code, stack[0].offset)
-        if receives and any(_where(at.code) == _HANDLING for at in stack):
-            return IDLE
-        return ""
+        top, offsets = stack[0], self._sites.offsets(stack[0].code)
+        handles = any(where(at.code) == _HANDLING for at in stack)
+        receives = handles and top.offset in offsets.receiving
+        return IDLE if receives or top.offset in offsets.idling else ""
 
     def lines(self, stack: Stack) -> list[SourceLine]:
         """Return the lines of *stack* without our functions, innermost first."""
@@ -480,20 +388,9 @@ def _in_jax(code: CodeType, state: str) -> str:
     return "" if code.co_filename.endswith(_NO_DISPATCH) else EAGER
 
 
-def _takes_from_process(stack: Stack) -> bool:
-    return any(
-        at.code.co_name == "get" and at.code.co_filename.endswith(_OF_PROCESSES)
-        for at in stack[:_ABOVE_PIPE]
-    )
-
-
 def _of_pool(stack: Stack, function: str) -> bool:
     """Return whether it is in that *function* of a pool's results."""
     return any(
         at.code.co_name == function and at.code.co_filename.endswith(_POOL)
-        for at in stack[:_ABOVE_PIPE]
+        for at in stack[:ABOVE_PIPE]
     )
-
-
-def _where(code: CodeType) -> tuple[str, str]:
-    return code.co_filename.rpartition(os.sep)[2], code.co_name

@@ -45,13 +45,13 @@ _LONGEST = 50_000
 # Bytes of an instruction, and of its cache behind it.
 _UNIT = 2
 _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
+# What waits for work in C: of `queue.SimpleQueue`, of the terminal or a pipe.
+_TAKING, _INPUT, _STDIN = "get", "input", "stdin"
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
-# A function, and its offsets that ask an iterator, and that wait for a socket.
 _Place: TypeAlias = tuple[int | None, int | None]
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _LOADS = (*_GLOBAL, "LOAD_FAST", "LOAD_DEREF")
-_Studied: TypeAlias = tuple[CodeType, frozenset[int], frozenset[int]]
 _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 
@@ -85,7 +85,7 @@ class CallSites:
         self._callers: dict[int, CodeType] = {}
         self._called: dict[int, dict[int, str]] = {}
         self._shared: set[tuple[int, int]] = set()
-        self._asking: dict[int, _Studied] = {}
+        self._asking: dict[int, WaitOffsets] = {}
 
     def call_from(
         self, frame: FrameType | None, function: str, *, internal: bool = False
@@ -161,11 +161,11 @@ class CallSites:
         *offset* for the next item of an iterator.
         """
         key = id(code)
-        return key in self._drivers and offset in self._asking.get(key, _NONE)[1]
+        return key in self._drivers and offset in self._asking.get(key, _NONE).asking
 
-    def receives(self, code: CodeType, offset: int) -> bool:
-        """Return whether *code* waits at *offset* for data of a socket."""
-        return offset in self._asking.get(id(code), _NONE)[2]
+    def offsets(self, code: CodeType) -> WaitOffsets:
+        """Return where *code* waits, as far as it was studied."""
+        return self._asking.get(id(code), _NONE)
 
     def study(self, code: CodeType, names: dict[str, Any]) -> None:
         """
@@ -174,19 +174,26 @@ class CallSites:
         """
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
-        asking, receiving = set(), set()
+        asking, receiving, taking, idling = (set[int]() for _ in range(4))
+        accepts = False
         if len(code.co_code) <= _LONGEST:
             for call in _calls(code):
                 name = call.name if call.is_global else ""
+                if call.method == (_STDIN if call.is_loop else _TAKING):
+                    taking.add(call.offset)
+                idling.update([call.offset] * (name == _INPUT))
                 if call.is_loop or name == "next":
                     asking.add(call.offset)
                     # Python 3.12 is behind it while it runs a generator.
                     asking.update([call.offset + _UNIT] * call.is_loop)
                 elif call.method in _RECEIVING:
                     receiving.add(call.offset)
+                    accepts = accepts or call.method == "accept"
                 elif name and (state := _state_of(dict.get(names, name), call.method)):
                     self._add(code, call.offset, state, "")
-        self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
+        idling.update(receiving if accepts else ())
+        found = map(frozenset, (asking, receiving, taking, idling))
+        self._asking[id(code)] = WaitOffsets(code, *found)
 
     def places(self) -> list[tuple[str, CodeType, int]]:
         """Return the known places that call jitted functions: label, code, offset."""
@@ -202,7 +209,8 @@ class CallSites:
         called = self._called.get(id(code))
         if called is None:
             calls = _calls(code) if len(code.co_code) <= _LONGEST else ()
-            called = {call.offset: call.text for call in calls if call.name}
+            named = (call for call in calls if call.name and not call.is_loop)
+            called = {call.offset: call.text for call in named}
             self._called[id(code)] = called
         if (text := called.get(offset)) is None:
             return None
@@ -254,7 +262,17 @@ class _Call(NamedTuple):
         return ".".join((self.name, *self.attributes))
 
 
-_NONE: tuple[None, frozenset[int], frozenset[int]] = None, frozenset(), frozenset()
+class WaitOffsets(NamedTuple):
+    """Offsets of *code* that wait: of loops, for a socket, a queue, or a user."""
+
+    code: CodeType | None = None
+    asking: frozenset[int] = frozenset()
+    receiving: frozenset[int] = frozenset()
+    taking: frozenset[int] = frozenset()
+    idling: frozenset[int] = frozenset()
+
+
+_NONE = WaitOffsets()
 
 
 def _state_of(value: object, method: str) -> str | None:
@@ -280,7 +298,8 @@ def _calls(code: CodeType) -> Iterator[_Call]:
         place = instruction.positions
         start = None if place is None else (place.lineno, place.col_offset)
         if instruction.opname == "FOR_ITER":
-            yield _Call(instruction.offset, is_loop=True)
+            over = () if start is None else tuple(attributes[start])
+            yield _Call(instruction.offset, attributes=over, is_loop=True)
         elif start is None:
             continue
         elif instruction.opname.startswith(_LOADS):

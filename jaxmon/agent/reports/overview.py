@@ -189,6 +189,7 @@ def _described(
         name=function.name,
         internal=function.internal,
         place=function.place,
+        package=function.package,
         misses=function.missed,
         compiles=_values(function.compiles),
         recompiles=_values(function.recompiles),

@@ -27,9 +27,6 @@ from jaxmon.agent.jaxlink.activity import (
     STARTUP,
     ActivityReader,
     Doing,
-    barrier,
-    calls_back,
-    waits_for_lock,
 )
 from jaxmon.agent.jaxlink.call_sites import (
     DEVICE,
@@ -41,6 +38,12 @@ from jaxmon.agent.jaxlink.call_sites import (
 )
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
+from jaxmon.agent.jaxlink.waits import (
+    barrier,
+    calls_back,
+    needs_threads,
+    waits_for_lock,
+)
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
     AWAKE,
@@ -53,6 +56,7 @@ from jaxmon.agent.walltime.tasks import (
 )
 from jaxmon.agent.walltime.time_by_call import LatestCalls, LineProgress
 from jaxmon.clocks import perf_counter
+from jaxmon.facts.walltime import IDLE_SECONDS
 from jaxmon.host.sources import display_path
 from jaxmon.indicators.marks import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.marks import DATA_WAIT as MARKED_DATA_WAIT
@@ -69,10 +73,9 @@ _AT_ONCE = 50
 
 def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
-    Return the stack of each thread of the program, innermost line first, what it is
-    doing, and whether it is in a call that acquires a lock, in a barrier of all
-    processes, in a callback, or in a save or restore of Orbax. Those of ours are left
-    out.
+    Return the stack of each thread of the program, innermost line first, what it does,
+    in which line of the user's, and what it waits for: a lock, another thread, a
+    barrier of all processes, a callback, or Orbax. Those of ours are left out.
     Takes 50 µs per thread.
     """
     by_ident = {thread.ident: thread for thread in threading.enumerate()}
@@ -91,12 +94,17 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "native_id": None if thread is None else thread.native_id,
             "main": ident == main,
             "daemon": thread is not None and thread.daemon,
-            "state": reader.read(stack).state,
+            "state": (doing := reader.read(stack)).state,
+            "place": line_text(doing.line),
             "lock": waits_for_lock(stack),
+            "needs_threads": needs_threads(stack),
             "barrier": barrier(stack),
             "callback": calls_back(stack),
             "activity": orbax.activity_of(stack),
-            "stack": [as_text(line) for line in reader.lines(stack)[:_MOST_LINES]],
+            "stack": [
+                f"{line_text(line)} in {line.function}"
+                for line in reader.lines(stack)[:_MOST_LINES]
+            ],
         }
         for few in range(0, min(len(threads), _MOST_STACKS), _AT_ONCE)
         for ident, stack in _read(threads[few : few + _AT_ONCE]).items()
@@ -109,9 +117,9 @@ def _read(idents: list[int]) -> dict[int, Stack]:
     return repeatedly(partial(read_stacks, lambda _: idents))
 
 
-def as_text(line: SourceLine) -> str:
-    """Return ``file.py:12 in function``."""
-    return f"{display_path(line.file)}:{line.line} in {line.function}"
+def line_text(line: SourceLine) -> str:
+    """Return ``file.py:12``, empty if it is none."""
+    return f"{display_path(line.file)}:{line.line}" if line.file else ""
 
 
 # C code has had the interpreter for so long: a look finds the line that called it.
@@ -163,6 +171,7 @@ class Looks:
         awake: when a thread of the program was last found to have done something, by
             the performance counter.
         progress: whether the program gets on.
+        fed: when something that may give work was last found to run, likewise.
         garbage: the time of its collections.
     """
 
@@ -184,7 +193,7 @@ class Looks:
         self._holders = Holders()
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
-        self._looked = self.awake = perf_counter()
+        self._looked = self.awake = self.fed = perf_counter()
         self.progress = LineProgress(calls)
         self.garbage = GarbageCollections(reader.finder, sites.threads)
 
@@ -220,9 +229,10 @@ class Looks:
                 activity = marked.name
         if state == JOIN:
             state = BLOCKED if seen.doing.drives else IDLE
+        trains = marked is not None and marked.loops
         if state == ITEM or (state == BLOCKED and seen.doing.parked and not activity):
-            trains = marked is not None and marked.loops
             state = self._waiting(seen, late, state, trains=trains)
+        work = seen.doing.work and not trains and state in {DATA_WAIT, BLOCKED}
         place, function = self._place(seen.doing.line), seen.doing.function
         holds_loop = state == BLOCKED and seen.doing.holds_loop
         loops = holds_loop or (seen.doing.event_loop and self._serves())
@@ -233,11 +243,11 @@ class Looks:
             activity, state, place, function, loops, caller, divided=divided, loop=loop
         )
         spent = self._called_back(entry, late)
-        if seen.doing.state == ITEM and state == DATA_WAIT:
-            spent = self._made(entry, seen.thread, late)
+        if work or (seen.doing.state == ITEM and state == DATA_WAIT):
+            spent = self._fed(entry, seen.thread, due, late, work=work)
         how = seen.how if spent is entry else ThreadState.WAITING
         self._add(spent, how, asked, due)
-        self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
+        self.progress.seen(entry, seen.thread, due, cpu=seen.cpu, work=work)
 
     def _awaited(
         self, seen: _LookMemory, found: list[_LookMemory], late: float
@@ -402,6 +412,23 @@ class Looks:
                 return entry._replace(state=state, place=place, function="")
         return entry
 
+    def _fed(
+        self, entry: LookEntry, thread: int, due: float, late: float, *, work: bool
+    ) -> LookEntry:
+        """
+        Return what the time of *entry* went into, a wait of *thread* for an item or
+        other *work*: it is idle if nothing has made any for a while.
+        """
+        made = self._made(entry, thread, late)
+        if made is not entry:
+            self.fed = due
+        if (
+            work
+            and due - max(self.progress.since(entry, due), self.fed) >= IDLE_SECONDS
+        ):
+            return entry._replace(state=IDLE)
+        return made if entry.state == DATA_WAIT else entry
+
     def _made(self, entry: LookEntry, waits: int, late: float) -> LookEntry:
         """
         Return *entry* on the line of the thread that works while *waits* waits for an
@@ -434,10 +461,9 @@ class Looks:
         if doing.state == PYTHON and how is ThreadState.WAITING:
             # It may wait for the interpreter, if another thread has it.
             holds_loop = doing.holds_loop and not late
-            blocks = doing.drives or holds_loop
-            doing = doing._replace(
-                state=BLOCKED if blocks else IDLE, holds_loop=holds_loop
-            )
+            waits = ITEM if doing.work and not doing.parked else BLOCKED
+            state = waits if doing.drives or holds_loop else IDLE
+            doing = doing._replace(state=state, holds_loop=holds_loop)
         elif doing.state == EAGER and how is ThreadState.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
@@ -448,8 +474,7 @@ class Looks:
         if found is None:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
-            found = f"{display_path(line.file)}:{line.line}" if line.file else ""
-            self._places[line] = found
+            found = self._places[line] = line_text(line)
         return found
 
 

@@ -195,6 +195,8 @@ class WallTimePart(Part):
             now=now,
             requests=self._hanging(),
             rates=self._latest_calls.rates(),
+            rates_seconds=self._latest_calls.window,
+            call_age=self._latest_calls.age(perf_counter()),
             loops=self._looks.loops(),
         )
 
@@ -268,7 +270,8 @@ class WallTimePart(Part):
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
             "gone": self._failed_helpers(),
-            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
+            "alone": any(map(_takes, mine["stack"]))
+            and all(row["needs_threads"] for row in others),
             "full": self._full(mine, others),
             "asleep": self._asleep(),
         }
@@ -308,12 +311,12 @@ class WallTimePart(Part):
             if perf_counter() - request.started >= _LONG
         }
         threads = self._threads() if oldest else []
-        lines = {row["ident"]: tuple(row["stack"][:_MOST_LINES]) for row in threads}
+        rows = {row["ident"]: row for row in threads}
         return tuple(
-            facts.Hanging(name, stack)
+            facts.Hanging(name, tuple(row["stack"][:_MOST_LINES]), row["place"])
             for name, request in oldest.items()
-            if (stack := lines.get(request.home))
-            and not any("asyncio/" in line for line in stack)
+            if (row := rows.get(request.home))
+            and not any("asyncio/" in line for line in row["stack"][:_MOST_LINES])
         )
 
     def _threads(self) -> list[dict[str, Any]]:
@@ -381,6 +384,7 @@ class WallTimePart(Part):
                 self._worked_read, worked = now, time_of_workers()
                 if worked != self._worked:
                     self._worked, self._worked_at = worked, now
+                    self._looks.fed = now
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds

@@ -277,15 +277,15 @@ class LatestCalls:
         self._read = counts
         self._counts: dict[str, CallCount] = {}
         self._repeats: dict[str, int] = {}
-        self._checked = 0.0
+        self._checked = self._called_at = 0.0
         # Earlier counts, and when they were read.
         self._past: deque[tuple[float, dict[str, CallCount]]] = deque(maxlen=_PAST)
         self.called: tuple[str, ...] = ()
 
     def rates(self) -> dict[str, float]:
         """Return the calls a second of the last minute, of those called most."""
-        since, past = self._past[0] if self._past else (self._checked, {})
-        if (seconds := self._checked - since) < _SHORTEST_SECONDS:
+        past = self._past[0][1] if self._past else {}
+        if (seconds := self.window) < _SHORTEST_SECONDS:
             return {}
         found = {
             name: (count.calls - past.get(name, _NO_CALLS).calls) / seconds
@@ -294,6 +294,15 @@ class LatestCalls:
         }
         most = sorted(found, key=lambda name: -found[name])[:_MOST_CALLED]
         return {name: found[name] for name in most if found[name] > 0}
+
+    @property
+    def window(self) -> float:
+        """How many seconds `rates` are about."""
+        return self._checked - self._past[0][0] if self._past else 0.0
+
+    def age(self, now: float) -> float | None:
+        """Return the seconds since the latest call, `None` without one."""
+        return now - self._called_at if self.called else None
 
     @property
     def repeats(self) -> int:
@@ -318,7 +327,8 @@ class LatestCalls:
             fresh = hits if not missed or not earlier.calls else 0
             self._repeats[name] = settled + fresh
         called = [name for name in called if self._counts[name].calls]
-        self.called = tuple(called[:_MOST_CALLED]) or self.called
+        if called:
+            self.called, self._called_at = tuple(called[:_MOST_CALLED]), now
         return bool(called) or not any(n.calls for n in self._counts.values())
 
 
@@ -392,11 +402,13 @@ class Current(NamedTuple):
         entry: what and where.
         thread: the thread that does it.
         since: when it began to do so, by the performance counter.
+        work: whether it waits for work.
     """
 
     entry: LookEntry
     thread: int
     since: float
+    work: bool = False
 
 
 class LineProgress:
@@ -421,12 +433,28 @@ class LineProgress:
         self.current: Current | None = None
         self.changes = 0
 
-    def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
-        """Record that a look found *entry*; *cpu* seconds were used since the last."""
+    def since(self, entry: LookEntry, now: float) -> float:
+        """Return since when it does *entry*: *now* if it did something else."""
+        current = self.current
+        return current.since if current is not None and current.entry == entry else now
+
+    def seen(
+        self,
+        entry: LookEntry,
+        thread: int,
+        now: float,
+        *,
+        cpu: float,
+        work: bool = False,
+    ) -> None:
+        """
+        Record that a look found *entry*, and whether it waits for *work*; *cpu* seconds
+        were used since the last.
+        """
         current = self.current
         self._called = self._calls.count(now) or self._called
         if current is None:
-            self.current = Current(entry, thread, now)
+            self.current = Current(entry, thread, now, work)
             return
         same = (current.entry, current.thread) == (entry, thread)
         if same and (cpu < _ASLEEP or not self._called):
@@ -441,7 +469,7 @@ class LineProgress:
                     self._longest.clear()
                 self._longest[key] = took
         self.changes += 1
-        self.current = Current(entry, thread, now)
+        self.current = Current(entry, thread, now, work)
 
     def describe(self, now: float) -> Now:
         """
@@ -461,4 +489,5 @@ class LineProgress:
             changes=self.changes,
             called=self._calls.called,
             repeats=self._calls.repeats,
+            work=current.work,
         )

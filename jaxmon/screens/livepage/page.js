@@ -1,5 +1,5 @@
 /* The answer, the last minute, and all refreshes. */
-const EVERY = 2000, EVERY_OF_PROCESS = 5000, TIMEOUT = 12000, WINDOW = 10;
+const EVERY = 2000, EVERY_OF_PROCESS = 5000, TIMEOUT = 12000, WINDOW = 60;
 const WORDS = {failing: "No", degraded: "Not quite", fine: "Yes", unknown: "Not known"};
 let heard = "";
 function showAnswer({state, text, reasons, advice}, summary) {

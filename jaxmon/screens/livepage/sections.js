@@ -113,7 +113,7 @@ const instrument = summary => [
   p("Still empty? Process and sidecar must share the run directory: this one looks in ", code(summary.run_dir), "."),
 ];
 const FEW = 12;
-const LAST_MINUTE = "Rates and times of the last minute, counts since the processes started.";
+const LAST_MINUTE = "Rates and times of the last minute, or since a process started; counts since then.";
 /* Each is [table, its rows, whether the page of one process has it too]. */
 const tables = [
   [new Table("requests", "Requests", LAST_MINUTE, REQUESTS, {most: FEW}), s => s.requests, true],
@@ -122,7 +122,7 @@ const tables = [
   [new Table("batches", "Batches", "Requested items as a part of the batches' capacity, in the last minute.", BATCHES, {most: FEW}), s => s.batches, true],
   [new Table("errors", "Errors", "Exceptions of jitted calls, and uncaught ones, since the processes started.", ERRORS, {most: FEW}), s => s.errors, true],
   [new Table("agents", "Processes", "Instrumented processes.", AGENTS, {most: FEW, empty: instrument}), s => s.agents, true],
-  [new Table("functions", "Functions", "Jitted functions, since the processes started.", FUNCTIONS, {sort: 6, most: 15,
+  [new Table("functions", "Functions", "Jitted functions, since the processes started; calls a second since this page was opened, of a minute at most.", FUNCTIONS, {sort: 6, most: 15,
     empty: s => s.agents.some(a => a.up) ? [p("No jitted function was called yet.")] : []}),
     s => [...folded(s.functions), ...s.functions_omitted ? [omitted(s.functions_omitted)] : []], true],
   [new Table("accelerators", "Accelerators", "As reported by the driver, all processes together.", ACCELERATORS,
