@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from jaxmon.agent.jaxlink.arguments import JitCall, Shapes
     from jaxmon.agent.jaxlink.frames import Jitted
+    from jaxmon.agent.warm.ready import Readiness
     from jaxmon.otel.traces.tracer import Tracer
 
 
@@ -117,12 +118,13 @@ class Observers:
         logged: called when the program logs values, until something reads them.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
+        readiness: counts, or refuses, compiles of a process that is ready.
     """
 
     __slots__ = (
         *("call", "compiled", "compiling", "error", "executable", "executed", "logged"),
-        *("lowered", "promotion", "returned", "sample", "settling", "surfaced"),
-        *("timer", "tracer"),
+        *("lowered", "promotion", "readiness", "returned", "sample", "settling"),
+        *("surfaced", "timer", "tracer"),
     )
 
     def __init__(self) -> None:
@@ -145,6 +147,7 @@ class Observers:
         self.tracer: Tracer | None = None
         self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
+        self.readiness: Readiness | None = None
 
 
 class Jit(NamedTuple):

@@ -163,6 +163,11 @@ class Compiles(Part):
             if served is not None:
                 compile_.began = served[0].started
                 self._find_cause(compile_, *served)
+            if (readiness := self._observers.readiness) is not None:
+                refusal = readiness.refusal(compile_, self._differences(compile_))
+                if refusal is not None:
+                    compile_.end.append(now())
+                    return refusal
             # The call has traced and lowered since it began. Loading from the
             # persistent cache counts as a compile.
             compile_begins(self._log, compile_.began, compile_.end)
@@ -395,6 +400,15 @@ class Compiles(Part):
             compile_.pending = cause
         return compile_
 
+    def _differences(self, compile_: Compile) -> str:
+        """Return why *compile_* is needed, empty if that is not known."""
+        pending = compile_.pending
+        if pending is None or pending.cause is None:
+            return ""
+        from jaxmon.agent.recompiles.finder import message  # noqa: PLC0415 - as above
+
+        return message(pending.cause)
+
     def _settle_unreported(self, compile_: Compile) -> None:
         # JAX reports each that succeeded.
         succeeded = compile_.raised is False
@@ -418,6 +432,9 @@ class Compiles(Part):
         if pending and not failed:
             seconds = ended - compile_.began
             cause = self._finders[0].record(function, pending, seconds=seconds)
+        readiness = self._observers.readiness
+        if readiness is not None and not failed:
+            readiness.compiled(compile_, self._differences(compile_))
         looked_up = compile_.looked_up and self._cache.looked_up(
             function, hit=compile_.hit, heard=not compile_.deaf
         )
