@@ -84,7 +84,7 @@ class LateCompiles(Fact):
     latest: float = 0.0
 
 
-class Ready(Fact):
+class ReadyProcess(Fact):
     """
     Since when a process is ready for requests, and what it compiled since.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jaxmon.facts.events import (
     Errors,
     EventFact,
-    Ready,
+    ReadyProcess,
     Recompile,
     Slower,
     Tracing,
@@ -110,7 +110,7 @@ class Snapshot(Fact):
     allocations: Allocations = Allocations()
     cache: Cache = Cache()
     signatures: Signatures = Signatures()
-    ready: Ready = Ready()
+    ready: ReadyProcess = ReadyProcess()
     transfers: Transfers = Transfers()
     tracing: Tracing = Tracing()
     draws: tuple[Draws, ...] = ()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.misses import Compile, Miss, Misses, add_event
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Built, Context
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
@@ -163,9 +163,9 @@ class Compiles(Part):
             if served is not None:
                 compile_.began = served[0].started
                 self._find_cause(compile_, *served)
-            if (readiness := self._observers.readiness) is not None:
-                refusal = readiness.refusal(compile_, self._differences(compile_))
-                if refusal is not None:
+            for refuse in self._observers.refusing:
+                why = self._differences(compile_)
+                if refusal := refuse(compile_.function, compile_.began, why):
                     compile_.end.append(now())
                     return refusal
             # The call has traced and lowered since it began. Loading from the
@@ -432,9 +432,9 @@ class Compiles(Part):
         if pending and not failed:
             seconds = ended - compile_.began
             cause = self._finders[0].record(function, pending, seconds=seconds)
-        readiness = self._observers.readiness
-        if readiness is not None and not failed:
-            readiness.compiled(compile_, self._differences(compile_))
+        for see in () if failed else self._observers.built:
+            why = self._differences(compile_)
+            see(Built(function, compile_.began, ended, compile_.hit), why)
         looked_up = compile_.looked_up and self._cache.looked_up(
             function, hit=compile_.hit, heard=not compile_.deaf
         )

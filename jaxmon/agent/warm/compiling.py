@@ -249,7 +249,7 @@ _NOT_STORED = (
 def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compile what *job* lists; yield a line before each signature, and its result."""
     main, done = job["main"], {tuple(entry) for entry in job["done"]}
-    missing = _Missing() if job["check"] else None
+    cache = _CacheOnly() if job["check"] else None
     jax: Any = None
     for number, function in enumerate(parsed(job["document"]).functions):
         left = [
@@ -274,7 +274,7 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"begins": [number, place]}
             arguments = Arguments(jax, abstract, main or "__main__")
             signature = function.signatures[place]
-            yield _compile(arguments, signature, jitted, (number, place), missing)
+            yield _compile(arguments, signature, jitted, (number, place), cache)
 
 
 def _compile(
@@ -282,13 +282,13 @@ def _compile(
     signature: RecordedSignature,
     jitted: list[Any],
     at: tuple[int, int],
-    missing: _Missing | None,
+    cache: _CacheOnly | None,
 ) -> dict[str, Any]:
     began, status = perf_counter(), CACHED
     try:
         for candidate in jitted:
-            if missing is not None:
-                missing.only(candidate, *arguments.of(signature))
+            if cache is not None:
+                cache.only(candidate, *arguments.of(signature))
                 continue
             args, kwargs = arguments.of(signature)
             found = _compiled(candidate, args, kwargs)
@@ -317,7 +317,7 @@ def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
     return CACHED if CACHE_HIT in _events else ""
 
 
-class _Missing:
+class _CacheOnly:
     """Loads programs from the persistent cache, and never compiles one."""
 
     def only(self, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

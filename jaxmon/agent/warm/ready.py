@@ -12,15 +12,14 @@ from jaxmon.agent.guard import log
 from jaxmon.clocks import wall_time
 from jaxmon.errors import CompiledAfterReady
 from jaxmon.exposition.families import Family
-from jaxmon.facts.events import LateCompiles, Ready
+from jaxmon.facts.events import LateCompiles, ReadyProcess
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.compiles.misses import Compile
-    from jaxmon.agent.context import Observers
+    from jaxmon.agent.context import Built, Observers
     from jaxmon.indicators.requests import OpenRequest
 
 
@@ -95,7 +94,7 @@ class Readiness:
             self._running -= 1
             self._awaited = False
             self._warmed = now()
-            self._observers.readiness = self
+            self._observe()
 
     def announce(self, processes: Callable[[], int]) -> None:
         """
@@ -104,9 +103,10 @@ class Readiness:
         Args:
             processes: returns how many the job has, which initializes JAX.
         """
+        alone = self._mode != "fail" or processes() == 1
         with self._lock:
             self._awaited = False
-            if self._mode == "fail" and processes() > 1:
+            if not alone:
                 self._mode = "warn"
                 log.warning(
                     'after_ready="fail" only warns: the other processes of this job '
@@ -115,7 +115,12 @@ class Readiness:
             if not self._announced:
                 self._announced = True
                 self._begins()
-            self._observers.readiness = self
+            self._observe()
+
+    def _observe(self) -> None:
+        if self.compiled not in self._observers.built:
+            self._observers.built.append(self.compiled)
+            self._observers.refusing.append(self.refusal)
 
     def probed(self) -> None:
         """Record that whoever sends requests has learned that it is ready."""
@@ -125,8 +130,8 @@ class Readiness:
     def _begins(self) -> None:
         self._since, self._date = now(), wall_time()
 
-    def _is_late(self, compile_: Compile, requests: list[OpenRequest]) -> bool:
-        """Return whether the call that compiles began after the process was ready."""
+    def _is_late(self, began: float, requests: list[OpenRequest]) -> bool:
+        """Return whether a call that *began* then did after the process was ready."""
         warmed = self._warmed
         if self._running:
             return False
@@ -134,19 +139,21 @@ class Readiness:
             started = max((request.started for request in requests), default=-inf)
             if started >= warmed:
                 self._since, self._date = warmed, wall_time() - (now() - warmed)
-        return self._since is not None and compile_.began >= self._since
+        return self._since is not None and began >= self._since
 
-    def refusal(self, compile_: Compile, differences: str) -> Callable[..., Any] | None:
+    def refusal(
+        self, function: Function, began: float, differences: str
+    ) -> Callable[..., Any] | None:
         """
         Return what to call in place of the compiler, `None` if it may compile.
 
         Args:
-            compile_: what is about to be compiled.
+            function: what is about to be compiled.
+            began: when its call did.
             differences: from what the function is compiled for; empty if it never was.
         """
-        function = compile_.function
         refuses = self._mode == "fail" and self._announced and function.is_users
-        if not refuses or not self._is_late(compile_, []):
+        if not refuses or not self._is_late(began, []):
             return None
         what = differences or "it had not been compiled before"
         msg = f"{function.name} compiles after jaxmon.ready(): {what}; {_HELP}"
@@ -156,17 +163,17 @@ class Readiness:
 
         return refuse
 
-    def compiled(self, compile_: Compile, differences: str) -> None:
-        """Count *compile_*, which has succeeded, if its call is late."""
+    def compiled(self, built: Built, differences: str) -> None:
+        """Count what was *built*, if its call is late."""
         requests = work.payers()
-        if not self._is_late(compile_, requests):
+        if not self._is_late(built.began, requests):
             return
-        function, ended = compile_.function, compile_.end[0]
-        seconds = ended - compile_.began
+        function, ended = built.function, built.ended
+        seconds = ended - built.began
         with self._lock:
             late = self._late.setdefault(function, _Late())
             late.count += 1
-            late.loaded += compile_.hit
+            late.loaded += built.loaded
             late.seconds += seconds
             late.requests += sum(request.started < ended for request in requests)
             late.latest = wall_time()
@@ -185,10 +192,10 @@ class Readiness:
             counts = [(function, late.count) for function, late in self._late.items()]
         return by_function(catalog.COMPILES_AFTER_READY, counts)
 
-    def explain(self) -> Ready:
+    def explain(self) -> ReadyProcess:
         """Return since when the process is ready, and what it compiled since."""
         with self._lock:
-            return Ready(
+            return ReadyProcess(
                 since=self._date,
                 announced=self._announced,
                 compiles=tuple(
