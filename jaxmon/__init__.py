@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from jaxmon.agent.checks.results import DeterminismCheck, Deviation
     from jaxmon.agent.tracking import log_to as log_to
     from jaxmon.agent.warmup import Warmed as Warmed
+    from jaxmon.agent.warmup import ready as ready
     from jaxmon.agent.warmup import warmup as warmup
     from jaxmon.errors import BudgetExceeded as BudgetExceeded
+    from jaxmon.errors import CompiledAfterReady as CompiledAfterReady
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
     from jaxmon.indicators.activities import activity as activity
@@ -58,8 +60,10 @@ _HOMES = {
     "check_gradients": "jaxmon.agent.checks.gradients",
     "log_to": "jaxmon.agent.tracking",
     "Warmed": "jaxmon.agent.warmup",
+    "ready": "jaxmon.agent.warmup",
     "warmup": "jaxmon.agent.warmup",
     "BudgetExceeded": "jaxmon.errors",
+    "CompiledAfterReady": "jaxmon.errors",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",
     "budget": "jaxmon.testing.budget",
@@ -77,6 +81,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "BudgetExceeded",
+    "CompiledAfterReady",
     "DeterminismCheck",
     "Deviation",
     "GradientCheck",
@@ -94,6 +99,7 @@ __all__ = [
     "log_to",
     "log_values",
     "queue",
+    "ready",
     "request",
     "serverless",
     "steps",
@@ -102,8 +108,8 @@ __all__ = [
 ]
 
 _IN_PROGRAMS = (
-    *("activity", "batch", "flush", "instrument", "log_values", "queue", "request"),
-    *("serverless", "steps", "uninstrument"),
+    *("activity", "batch", "flush", "instrument", "log_values", "queue", "ready"),
+    *("request", "serverless", "steps", "uninstrument"),
 )
 _warned: set[str] = set()
 

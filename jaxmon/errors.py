@@ -12,6 +12,7 @@ Errors that jaxmon raises on purpose.
     ├── BaselineError     an invalid file or option of `jaxmon baseline`
     ├── SignaturesError   an invalid file of signatures
     ├── BudgetExceeded    a block exceeded its `jaxmon.budget`
+    ├── CompiledAfterReady a function needs a compile after `jaxmon.ready`
     └── CommandError      ends a `jaxmon` command with an exit code
 """
 
@@ -75,6 +76,10 @@ class SignaturesError(JaxmonError, ValueError):
 
 class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what happened
     """A block exceeded its `jaxmon.budget`; the message names the causes."""
+
+
+class CompiledAfterReady(JaxmonError):  # noqa: N818 - says what happened
+    """A jitted function needs a compile after `jaxmon.ready`; the message says why."""
 
 
 class CommandError(JaxmonError):

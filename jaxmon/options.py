@@ -28,6 +28,7 @@ class Options(TypedDict, total=False):
     peak_bandwidth: float
     signatures: bool
     expect_warmup: bool
+    after_ready: str
     time_interval: float
     sample_rate: float
     run: str

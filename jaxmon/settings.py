@@ -216,7 +216,11 @@ class Settings:
         peak_bandwidth: What one device can read from its memory in a second; 0 means
             what its vendor says.
         signatures: Record what each function is compiled for, for warm starts.
-        expect_warmup: Respond 503 at /-/ready until `jaxmon.warmup` has run.
+        expect_warmup: Respond 503 at /-/ready until `jaxmon.warmup` has run, or
+            `jaxmon.ready` is called.
+        after_ready: What to do about a compile after that: `count` it, also `warn` in
+            the log, or `fail`, after `jaxmon.ready`: the call raises
+            `CompiledAfterReady`, for tests and canaries.
         time_interval: Seconds between two looks at what the program's threads do, for
             the shares of its time; more often in the first 20 seconds; 0 disables them.
         sample_rate: Timed calls per second and function; 0 disables timing, and the
@@ -313,6 +317,11 @@ class Settings:
     )
     signatures: bool = setting(default=True)
     expect_warmup: bool = setting(default=False)
+    after_ready: str = setting(
+        default="count",
+        give="count, warn or fail",
+        among=("count", "warn", "fail"),
+    )
     time_interval: float = setting(
         default=0.1, give="seconds", within=(0.01, 60), off=True
     )

@@ -52,7 +52,7 @@ _WITHOUT_BODY = (204, 304)
 # Middleware around middleware; more would be a cycle.
 _MAX_DEPTH = 64
 # Between Flask's method and the start of the response.
-_FLASK_METHOD, _MAX_FRAMES = "wsgi_app", 8
+_FLASK_METHOD, _FLASK_MODULE, _MAX_FRAMES = "wsgi_app", "flask.app", 8
 
 
 class WsgiMiddleware:
@@ -246,7 +246,8 @@ def _caught_by_flask() -> Exception | None:
     for _ in range(_MAX_FRAMES):
         if frame is None:
             return None
-        if frame.f_code.co_name == _FLASK_METHOD:
+        module = frame.f_globals.get("__name__")
+        if frame.f_code.co_name == _FLASK_METHOD and module == _FLASK_MODULE:
             error = frame.f_locals.get("error")
             return error if isinstance(error, Exception) else None
         frame = frame.f_back

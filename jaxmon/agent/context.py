@@ -86,6 +86,22 @@ class CountedError(NamedTuple):
     where: str | None
 
 
+class Built(NamedTuple):
+    """
+    A compile that succeeded.
+
+    Attributes:
+        began: when the call did that needs it, on the performance counter.
+        ended: when the compile did.
+        loaded: whether the program came from the persistent cache.
+    """
+
+    function: Function
+    began: float
+    ended: float
+    loaded: bool
+
+
 class Observers:
     """
     Callbacks of the parts, in their order, each called on the thread of the event.
@@ -117,12 +133,15 @@ class Observers:
         logged: called when the program logs values, until something reads them.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
+        refusing: called with a function about to be compiled, when its call began, and
+            what differs from its other programs; may return what raises instead.
+        built: likewise after a compile that succeeded.
     """
 
     __slots__ = (
-        *("call", "compiled", "compiling", "error", "executable", "executed", "logged"),
-        *("lowered", "promotion", "returned", "sample", "settling", "surfaced"),
-        *("timer", "tracer"),
+        *("built", "call", "compiled", "compiling", "error", "executable", "executed"),
+        *("logged", "lowered", "promotion", "refusing", "returned", "sample"),
+        *("settling", "surfaced", "timer", "tracer"),
     )
 
     def __init__(self) -> None:
@@ -145,6 +164,10 @@ class Observers:
         self.tracer: Tracer | None = None
         self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
+        self.refusing: list[
+            Callable[[Function, float, str], Callable[..., Any] | None]
+        ] = []
+        self.built: list[Callable[[Built, str], None]] = []
 
 
 class Jit(NamedTuple):

@@ -1,4 +1,4 @@
-"""``jaxmon.warmup``: compile a process's functions before its first request."""
+"""``jaxmon.warmup`` and ``jaxmon.ready``: no compile after the first request."""
 
 from __future__ import annotations
 
@@ -98,6 +98,22 @@ def warmup(
         if part is not None:
             part.readiness.end()
     return Warmed(total - len(failed), tuple(failed), missing)
+
+
+def ready() -> None:
+    """
+    Announce that the process is ready: what it needs is compiled.
+
+    From now on, compiles are counted as `jaxmon_compiles_after_ready_total` and judged,
+    and the setting ``after_ready`` says what else happens. ``/-/ready`` responds 200
+    unless a warm-up is running, during which compiles do not count. It may be called
+    repeatedly, from any thread; without an agent, it does nothing.
+    """
+    agent = running()
+    runtime = None if agent is None else runtime_of(agent)
+    part = None if runtime is None else runtime.part(WarmStarts)
+    if part is not None:
+        part.readiness.announce(lambda: import_module("jax").process_count())
 
 
 _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]

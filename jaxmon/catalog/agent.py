@@ -103,6 +103,9 @@ WARMUP_SIGNATURES = _compile.counter(
 READY = _compile.flag(
     "Whether /-/ready responds 200: no warm-up is running or still expected."
 )
+COMPILES_AFTER_READY = _compiles.counter(
+    "Compiles, and loads from the persistent cache, after `jaxmon.ready` or a warm-up."
+)
 
 _programs = Sheet("Programs", AGENT, "function")
 

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmon.cli import output
-from jaxmon.cli.options import AS_JSON, NEW_FILE, Number, Whole, option, subcommand
+from jaxmon.cli.options import (
+    AS_JSON,
+    NEW_FILE,
+    Number,
+    Whole,
+    flag,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
@@ -27,6 +35,7 @@ def command(
     modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
     main: str | None = option(str, metavar="MODULE"),
     timeout: float = option(Number(1, 86_400), default=600.0),
+    check: bool = flag(),
     as_json: bool = AS_JSON,
 ) -> int:
     """
@@ -43,6 +52,7 @@ def command(
         modules: Only functions of this module; may be repeated.
         main: Module that ran as the program, to import for functions of `__main__`.
         timeout: Seconds after which an import or a signature has failed.
+        check: Compile nothing; a signature that is not in the cache fails.
 
     Exit codes:
       0 every signature is in the cache
@@ -53,6 +63,7 @@ def command(
       export JAX_COMPILATION_CACHE_DIR=/cache
       jaxmon warmup --signatures signatures.json --jobs 4
       jaxmon warmup --signatures signatures.json --main mypackage.serve
+      jaxmon warmup --check --signatures signatures.json    # would a release compile?
     """
     from jaxmon.facts.signatures import FAILED, STATUSES, read
     from jaxmon.preflight.warming import warm
@@ -87,6 +98,7 @@ def command(
         jobs=min(jobs, len(document.functions)),
         main=main or document.main,
         seconds=timeout,
+        check=check,
         progress=progress,
     )
     counts = {

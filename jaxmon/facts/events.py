@@ -64,6 +64,40 @@ class Recompile(Fact):
         )
 
 
+class LateCompiles(Fact):
+    """
+    Compiles of a function after its process was ready.
+
+    Attributes:
+        loaded: how many of them were loaded from the persistent cache.
+        seconds: that their calls took together.
+        requests: that waited for them.
+        latest: Unix time of the last one.
+    """
+
+    name: str = ""
+    internal: bool = False
+    count: int = 0
+    loaded: int = 0
+    seconds: float = 0.0
+    requests: int = 0
+    latest: float = 0.0
+
+
+class ReadyProcess(Fact):
+    """
+    Since when a process is ready for requests, and what it compiled since.
+
+    Attributes:
+        since: Unix time; 0 if it is not, or does not say so.
+        announced: whether it called `jaxmon.ready`; else it was warmed up.
+    """
+
+    since: float = 0.0
+    announced: bool = False
+    compiles: tuple[LateCompiles, ...] = ()
+
+
 class Warned(Fact):
     """What JAX warned of, by kind, function and line; *text* is that of the first."""
 

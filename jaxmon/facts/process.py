@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.events import Errors, EventFact, Recompile, Slower, Tracing, Warned
+from jaxmon.facts.events import (
+    Errors,
+    EventFact,
+    ReadyProcess,
+    Recompile,
+    Slower,
+    Tracing,
+    Warned,
+)
 from jaxmon.facts.functions import Cache, Compiling, Draws, FunctionFact, Signatures
 from jaxmon.facts.marked import (
     Checkpoints,
@@ -104,6 +112,7 @@ class Snapshot(Fact):
     allocations: Allocations = Allocations()
     cache: Cache = Cache()
     signatures: Signatures = Signatures()
+    ready: ReadyProcess = ReadyProcess()
     transfers: Transfers = Transfers()
     tracing: Tracing = Tracing()
     draws: tuple[Draws, ...] = ()

@@ -382,6 +382,9 @@ class FleetLimits:
     warmup_window = duration(
         "1h", "Window in which a signature that fails to warm up counts."
     )
+    after_ready_window = duration(
+        "1h", "Window in which a compile of a process that was ready counts."
+    )
     data_wait = ratio(0.3, "Share of a training process's time spent waiting for data.")
     nccl_stuck_for = duration(
         "5m",

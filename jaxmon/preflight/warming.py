@@ -63,9 +63,13 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     jobs: int,
     main: str,
     seconds: float,
+    check: bool = False,
     progress: Callable[[Result], object],
 ) -> list[Result]:
-    """Compile every signature in *document*; return what became of each, in order."""
+    """
+    Compile every signature in *document*, or *check* that each is in the cache; return
+    what became of each, in order.
+    """
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     shares = _shares(document, jobs)
     places = set[_At]().union(*shares)
@@ -81,7 +85,8 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     def start(left: set[_At]) -> None:
         file = directory / f"job-{time.monotonic_ns()}.json"
         done = sorted(places - left)
-        job = {"main": main, "done": done, "document": document.as_json()}
+        text = document.as_json()
+        job = {"main": main, "done": done, "document": text, "check": check}
         file.write_text(json.dumps(job))
         process = _Process(file, left, variables)
         running.append(process)

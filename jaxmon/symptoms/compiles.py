@@ -27,6 +27,9 @@ from jaxmon.symptoms.recompiles import (
     EVICTED,
     WHY,
     every_recompile_time,
+    latest_texts,
+    most_often_at,
+    recompile_advice,
     recompile_time,
 )
 from jaxmon.symptoms.requests import cold_requests
@@ -42,6 +45,12 @@ from jaxmon.symptoms.symptom import (
 
 
 _MOST_EVIDENCE = 3
+# Causes that a warm-up of more signatures does not avoid.
+_NOT_BY_CALL = frozenset(("new_function", "evicted", "options"))
+_WARM = (
+    "What the calls had is recorded: add it to the warm-up (`jaxmon signatures export`)"
+    ", and check the next release by `jaxmon warmup --check`."
+)
 
 
 _CONTROL_FLOW = ("scan", "while", "cond")
@@ -223,6 +232,64 @@ def control_flow(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def _late(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect what a process compiles after it was ready, with what differs."""
+    ready, now = snapshot.ready, snapshot.process.now
+    window = seconds_in(snapshot.limits.after_ready_window)
+    when = "jaxmon.ready()" if ready.announced else "its warm-up"
+    worth = snapshot.limits.time_worth * snapshot.process.observed_seconds
+    for late in ready.compiles:
+        # Operations outside of jit take milliseconds, unless requests have many.
+        if late.internal and late.seconds < worth:
+            continue
+        those = [
+            event
+            for event in snapshot.recompiles
+            if event.function == late.name and event.time >= ready.since
+        ]
+        causes = Counter(event.cause for event in those)
+        cause = causes.most_common(1)[0][0] if causes else ""
+        waited = f", and {counted(late.requests, 'request')} waited"
+        loaded = f"; {late.loaded:,} came from the persistent cache"
+        yield Finding(
+            "after_ready",
+            late.name,
+            f"{late.name} was compiled {times(late.count)} after {when}, which took "
+            f"{duration(late.seconds)}{waited if late.requests else ''}"
+            f"{loaded if late.loaded else ''}.",
+            latest_texts(those),
+            _late_advice(cause),
+            where=most_often_at(those),
+            seconds=late.seconds,
+            severity=TICKET if now - late.latest < window else None,
+        )
+
+
+def _compiled_after_ready(limits: Limits) -> Alert:
+    window = limits.after_ready_window
+    late = (
+        events.LATE_COMPILES.within(window)
+        .sum("job", "function")
+        .record(
+            *("function", catalog.COMPILES_AFTER_READY, f"sum{window}"),
+            f"Compiles of a function within {window}, in processes that were ready.",
+        )
+    )
+    return Alert(
+        expr=late > 0,
+        summary=(
+            "Processes of job {{ $labels.job }} that were ready compiled function "
+            f"{{{{ $labels.function }}}} {COUNT} times in {window}."
+        ),
+    )
+
+
+def _late_advice(cause: str) -> str:
+    """Return the advice on late compiles; without a *cause*, it is the first one."""
+    general = f"{recompile_advice(cause)} " if cause in WHY else ""
+    return general + ("" if cause in _NOT_BY_CALL else _WARM)
+
+
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits, other = snapshot.limits, _control_flow(snapshot)
@@ -348,6 +415,11 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 SYMPTOMS = (
+    Symptom(
+        *("after_ready", "F1", "A process compiles after it was ready.", TIME),
+        *(_late, catalog.COMPILES_AFTER_READY, "Debug: Warm-up, and compiles after it"),
+        rule=("JaxmonWarmupFailed", _compiled_after_ready),
+    ),
     Symptom(
         *("compile_stuck", "F1", "A compile is stuck.", FAILURE),
         *(stuck, catalog.COMPILE_OLDEST_SECONDS, "On-call: Oldest compile in progress"),

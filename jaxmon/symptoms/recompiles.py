@@ -90,9 +90,11 @@ _SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
 def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions whose recompiles are many, or take long."""
+    late = {function.name for function in snapshot.ready.compiles}
     for function in snapshot.users:
         for cause, count in Counter(function.recompiles).most_common():
-            if cause == EVICTED:
+            # What it compiled after it was ready is a finding of its own.
+            if cause == EVICTED or function.name in late:
                 continue
             if (found := _not_warmed(function, cause, snapshot)) is not None:
                 yield found
@@ -101,7 +103,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 continue
             why = _why(cause, _latest(snapshot, function.name, cause))
             took = recompile_time(function, cause, snapshot)
-            where = _most_often_at(_those(snapshot, function.name, cause))
+            where = most_often_at(_those(snapshot, function.name, cause))
             called = f", called at {where}," if function.package and where else ""
             yield Finding(
                 "recompile",
@@ -111,7 +113,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 + (f" because {why}" if why else "; the cause is unknown")
                 + f". This took {duration(took)} of the "
                 f"{duration(function.compile_time)} that its compiles took.",
-                _latest_texts(_those(snapshot, function.name, cause)),
+                latest_texts(_those(snapshot, function.name, cause)),
                 _advice(snapshot, function.name, cause),
                 where=where,
                 seconds=took,
@@ -136,14 +138,14 @@ def _not_warmed(
     alone = later[0].calls <= warmed and all(of.place != line for of in later)
     if not alone or not (much or _is_worth(function, cause, snapshot)):
         return None
-    where = _most_often_at(later)
+    where = most_often_at(later)
     return Finding(
         "recompile",
         function.name,
         f"{function.name} was recompiled {times(len(later))} at {where} because "
         f"{WHY[cause]}, although calls at {line} had compiled other programs of it "
         f"before. This took {_of_compiles(took, function.compile_time)}.",
-        _latest_texts(later),
+        latest_texts(later),
         f"If the calls at {line} are to warm it up, make them with the shapes and "
         f"types of those at {where}: these had no program.",
         where=where,
@@ -214,11 +216,11 @@ def evicted(snapshot: Snapshot) -> Iterator[Finding]:
         f"JAX compiled {counted(count, 'program')} again that had been evicted from "
         f"its caches. This took {duration(took)}.",
         (
-            *_latest_texts(events)[:1],
+            *latest_texts(events)[:1],
             *(f"{function.name}: {duration(seconds)}" for seconds, function in costs),
         )[:_MOST_EVIDENCE],
         WHAT_TO_DO[EVICTED],
-        where=_most_often_at(events),
+        where=most_often_at(events),
         seconds=took,
     )
 
@@ -322,7 +324,7 @@ def _how_many_lately(function: FunctionFact, cause: str, snapshot: Snapshot) -> 
     return f" ({count:,} of them in the last {duration(window)})"
 
 
-def _most_often_at(every: Sequence[Recompile]) -> str:
+def most_often_at(every: Sequence[Recompile]) -> str:
     """Return the line that caused most of them, empty if unknown."""
     places = Counter(recompile.place for recompile in every if recompile.place)
     return places.most_common(1)[0][0] if places else ""
@@ -387,7 +389,7 @@ def _sizes(shape: str) -> list[int]:
     return [int(size) for size in shape.split(",") if size]
 
 
-def _latest_texts(every: Sequence[Recompile]) -> tuple[str, ...]:
+def latest_texts(every: Sequence[Recompile]) -> tuple[str, ...]:
     """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
     for recompile in reversed(every):

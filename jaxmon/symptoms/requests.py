@@ -323,7 +323,8 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     is not known.
     """
     signatures = snapshot.signatures
-    if not signatures.recorded or signatures.warmed or any(recompiles(snapshot)):
+    announced = signatures.warmed or snapshot.ready.compiles
+    if not signatures.recorded or announced or any(recompiles(snapshot)):
         return
     routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
     waited = sum(seconds for seconds, _, _ in routes)

@@ -44,6 +44,7 @@ SILENT: Options = {
     "peak_bandwidth": 0,
     "signatures": False,
     "expect_warmup": False,
+    "after_ready": "count",
     "sample_rate": 0,
     "run": "",
     "attempt": None,

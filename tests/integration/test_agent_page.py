@@ -77,6 +77,7 @@ with jax.debug_key_reuse(True):
         twice(jax.random.key(0))
     except jax.errors.KeyReuseError:
         pass
+jaxmon.ready()
 jax.config.update("jax_enable_x64", True)
 jax.jit(lambda x: x * np.float64(2))(np.ones(2, np.float32))
 jax.config.update("jax_enable_x64", False)

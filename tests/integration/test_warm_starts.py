@@ -320,3 +320,27 @@ def test_without_a_cache_there_is_nothing_to_fill(place: Path) -> None:
 
     assert done.code == 2
     assert "JAX_COMPILATION_CACHE_DIR is not set" in done.err
+
+
+def test_a_release_that_would_compile_does_not_pass(
+    place: Path, tmp_path: Path
+) -> None:
+    """With --check, what the cache lacks fails by name, and nothing is compiled."""
+    cache, file = tmp_path / "cache", importable(place, tmp_path / "s.json")
+    environ = {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+    warmup(place, "--signatures", str(file), **environ).ok()
+    before, check = entries(cache), ("--check", "--signatures", str(file))
+    (tmp_path / "service.py").write_text(
+        dedent(SERVICE).replace("jnp.tanh(x @", "jnp.sin(x @")
+    )
+
+    same = warmup(place, *check, **environ).ok()
+    changed = warmup(tmp_path, *check, **environ)
+
+    assert same.out.splitlines()[0] == "0 compiled, 8 cached, 0 failed"
+    assert changed.code == 1
+    first, *failed = changed.out.splitlines()
+    assert first == "0 compiled, 5 cached, 3 failed"
+    assert all("service.forward" in line for line in failed)
+    assert all("the first call would compile" in line for line in failed)
+    assert entries(cache) == before

@@ -147,6 +147,7 @@ def test_public_surface():
     assert sorted(jaxmon.__all__) == [
         "Agent",
         "BudgetExceeded",
+        "CompiledAfterReady",
         "DeterminismCheck",
         "Deviation",
         "GradientCheck",
@@ -164,6 +165,7 @@ def test_public_surface():
         "log_to",
         "log_values",
         "queue",
+        "ready",
         "request",
         "serverless",
         "steps",

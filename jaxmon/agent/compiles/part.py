@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.misses import Compile, Miss, Misses, add_event
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Built, Context
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
@@ -163,6 +163,11 @@ class Compiles(Part):
             if served is not None:
                 compile_.began = served[0].started
                 self._find_cause(compile_, *served)
+            for refuse in self._observers.refusing:
+                why = self._differences(compile_)
+                if refusal := refuse(compile_.function, compile_.began, why):
+                    compile_.end.append(now())
+                    return refusal
             # The call has traced and lowered since it began. Loading from the
             # persistent cache counts as a compile.
             compile_begins(self._log, compile_.began, compile_.end)
@@ -395,6 +400,15 @@ class Compiles(Part):
             compile_.pending = cause
         return compile_
 
+    def _differences(self, compile_: Compile) -> str:
+        """Return why *compile_* is needed, empty if that is not known."""
+        pending = compile_.pending
+        if pending is None or pending.cause is None:
+            return ""
+        from jaxmon.agent.recompiles.finder import message  # noqa: PLC0415 - as above
+
+        return message(pending.cause)
+
     def _settle_unreported(self, compile_: Compile) -> None:
         # JAX reports each that succeeded.
         succeeded = compile_.raised is False
@@ -418,6 +432,9 @@ class Compiles(Part):
         if pending and not failed:
             seconds = ended - compile_.began
             cause = self._finders[0].record(function, pending, seconds=seconds)
+        for see in () if failed else self._observers.built:
+            why = self._differences(compile_)
+            see(Built(function, compile_.began, ended, compile_.hit), why)
         looked_up = compile_.looked_up and self._cache.looked_up(
             function, hit=compile_.hit, heard=not compile_.deaf
         )

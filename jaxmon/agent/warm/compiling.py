@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.jaxlink import arguments
+from jaxmon.agent.jaxlink import arguments, patches
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.recorder import parameters_of
@@ -249,6 +249,7 @@ _NOT_STORED = (
 def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compile what *job* lists; yield a line before each signature, and its result."""
     main, done = job["main"], {tuple(entry) for entry in job["done"]}
+    cache = _CacheOnly() if job["check"] else None
     jax: Any = None
     for number, function in enumerate(parsed(job["document"]).functions):
         left = [
@@ -273,7 +274,7 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"begins": [number, place]}
             arguments = Arguments(jax, abstract, main or "__main__")
             signature = function.signatures[place]
-            yield _compile(arguments, signature, jitted, (number, place))
+            yield _compile(arguments, signature, jitted, (number, place), cache)
 
 
 def _compile(
@@ -281,10 +282,14 @@ def _compile(
     signature: RecordedSignature,
     jitted: list[Any],
     at: tuple[int, int],
+    cache: _CacheOnly | None,
 ) -> dict[str, Any]:
     began, status = perf_counter(), CACHED
     try:
         for candidate in jitted:
+            if cache is not None:
+                cache.only(candidate, *arguments.of(signature))
+                continue
             args, kwargs = arguments.of(signature)
             found = _compiled(candidate, args, kwargs)
             if not found:
@@ -310,6 +315,27 @@ def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
     if CACHE_STORED in _events:
         return COMPILED
     return CACHED if CACHE_HIT in _events else ""
+
+
+class _CacheOnly:
+    """Loads programs from the persistent cache, and never compiles one."""
+
+    def only(self, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Load the program for these arguments; `SignaturesError` if there is none."""
+        lowered, jax = jitted.lower(*args, **kwargs), import_module("jax")
+        # Tracing may compile constants, as importing the program may.
+        places = [(place, getattr(*place)) for place in patches.builds(jax)]
+        try:
+            for place, _ in places:
+                setattr(*place, self._compile)
+            lowered.compile()
+        finally:
+            for place, original in places:
+                setattr(*place, original)
+
+    def _compile(self, *_: object, **__: object) -> None:
+        msg = "it is not in the cache: the first call would compile"
+        raise SignaturesError(msg)
 
 
 _events: list[str] = []

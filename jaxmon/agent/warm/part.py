@@ -14,11 +14,11 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import JitCall, Shapes
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.warm.ready import Readiness
 from jaxmon.exposition.families import Family, Tally, gauge, series
 from jaxmon.facts.functions import Signatures
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
-from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -29,45 +29,6 @@ if TYPE_CHECKING:
 _MOST_SHAPES = 10_000
 
 
-class Readiness:
-    """
-    Whether the announced warm-up has run. Thread-safe.
-
-    Args:
-        expected: whether one is announced.
-    """
-
-    def __init__(self, *, expected: bool) -> None:
-        self._lock = RLock()
-        self._awaited = expected
-        self._running = self._done = self._total = 0
-
-    @property
-    def reason(self) -> str | None:
-        """Why the process is not ready; `None` if it is."""
-        with self._lock:
-            if self._running:
-                return f"warming up: {self._done} of {self._total} signatures"
-            return "the warm-up has not begun" if self._awaited else None
-
-    def begin(self, signatures: int) -> None:
-        """Record that a warm-up of so many *signatures* begins."""
-        with self._lock:
-            self._running += 1
-            self._total += signatures
-
-    def advance(self) -> None:
-        """Record that one signature was tried."""
-        with self._lock:
-            self._done += 1
-
-    def end(self) -> None:
-        """Record that a warm-up has ended, however it did."""
-        with self._lock:
-            self._running -= 1
-            self._awaited = False
-
-
 class WarmStarts(Part):
     """Records signatures, and responds whether the process is ready."""
 
@@ -75,7 +36,12 @@ class WarmStarts(Part):
 
     def __init__(self, context: Context) -> None:
         self._table = context.table
-        self.readiness = Readiness(expected=context.settings.expect_warmup)
+        settings = context.settings
+        self.readiness = Readiness(
+            context.observers,
+            expected=settings.expect_warmup,
+            mode=settings.after_ready,
+        )
         self.warmed = {result: Tally() for result in catalog.WARMUP_RESULTS}
         self._context = context
         # Loaded at the first compile. Two threads may both make one; all use the first.
@@ -112,7 +78,7 @@ class WarmStarts(Part):
         return recorder.on_call(function, jitted, call, options)
 
     def collect(self) -> list[Family]:
-        """Return whether the process is ready, and what its warm-ups did."""
+        """Return whether the process is ready, its warm-ups, and compiles since."""
         metric = catalog.WARMUP_SIGNATURES
         return [
             gauge(catalog.READY, int(self.readiness.reason is None)),
@@ -120,11 +86,13 @@ class WarmStarts(Part):
                 metric,
                 [(series(metric, name), n.value) for name, n in self.warmed.items()],
             ),
+            self.readiness.collect(),
         ]
 
     def explain(self) -> Explanation:
-        """Return how many signatures there are, and how many were warmed up."""
-        return Explanation({"signatures": self._explain})
+        """Return how many signatures there are, those warmed up, and late compiles."""
+        ready = self.readiness.explain
+        return Explanation({"signatures": self._explain, "ready": ready})
 
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
@@ -144,6 +112,7 @@ class WarmStarts(Part):
     def _ready(self, _: Request) -> Response:
         reason = self.readiness.reason
         if reason is None:
+            self.readiness.probed()
             return Response(b"ok\n")
         return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 

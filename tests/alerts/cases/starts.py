@@ -10,6 +10,10 @@ RUNTIME = 'jaxmon_runtime_info{{{},jax="0.10.2"}}'
 CRASHES = 'jaxmon_agent_crashes_total{job="train",instance="a:1",worker="0"}'
 STEPS = 'jaxmon_steps_total{job="train",instance="a:1",worker="0",loop="main"}'
 READY = 'jaxmon_ready{job="web",instance="a:1",worker="0"}'
+LATE = (
+    'jaxmon_compiles_after_ready_total{{job="web",instance="{}:1",worker="0",'
+    'function="{}"}}'
+)
 WARMED = (
     'jaxmon_warmup_signatures_total{{job="web",instance="{}:1",worker="0",result="{}"}}'
 )
@@ -128,6 +132,23 @@ CASES = {
             "12m": ticket(
                 "3 signatures of job web failed to warm up in 1h.",
                 "job=web symptom=warmup_failed",
+            )
+        },
+    ),
+    "a service that compiles although it is ready": Case(
+        "JaxmonWarmupFailed",
+        {
+            LATE.format("a", "serve.predict"): "_x20 2+0x120",
+            LATE.format("b", "serve.predict"): "0+0x30 1+0x110",
+            UPTIME.format('job="web",instance="a:1",worker="0"'): "0+60x140",
+            UPTIME.format('job="web",instance="b:1",worker="0"'): "0+60x140",
+        },
+        quiet=("19m", "100m"),
+        firing={
+            "35m": ticket(
+                "Processes of job web that were ready compiled function serve.predict "
+                "3 times in 1h.",
+                "job=web function=serve.predict symptom=after_ready",
             )
         },
     ),

@@ -219,10 +219,13 @@ def debug(slos: Slos) -> Iterator[Panel]:
         "model, the cache key differs, often because of a version or directory.",
     )
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
-    yield timeseries(1312, "Processes that warm up")(
-        waiting.sum("job").worst(q.FEW),
-        text="Processes that announced a warm-up and are not ready. If it does not "
-        "end, `/-/ready` of the process says how far it is.",
+    late = events.LATE_COMPILES.within(RATE_INTERVAL, *q.FUNCTION)
+    yield timeseries(1312, "Warm-up, and compiles after it")(
+        Target(waiting.sum("job").worst(q.FEW), "{{job}}: not ready"),
+        Target(late.sum("function").worst(q.FEW), "{{function}}: compiled after ready"),
+        text="Processes that announced a warm-up and are not ready; if it does not "
+        "end, `/-/ready` of the process says how far it is. And what processes compile "
+        "after they were ready: requests wait for it.",
         alerts=("JaxmonWarmupFailed",),
     )
 

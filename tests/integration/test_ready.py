@@ -1,0 +1,197 @@
+"""What a process compiles after it was ready, against what JAX reports itself."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
+
+
+# JAX reports each program that it compiles; `late` has those since `mark`.
+PROGRAM = """
+    import json, sys, jaxmon
+    sys.path.append({root!r})
+    agent = jaxmon.instrument(port=None, socket=False, sample_rate=0, {settings})
+    import jax, numpy as np
+    import jax.numpy as jnp
+    from jaxmon.agent.warm.part import WarmStarts
+    from tests.helpers import inside
+
+    built = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: built.append(event)
+        if event.endswith("backend_compile_duration") else None)
+
+    @jax.jit
+    def predict(x):
+        return jnp.tanh(x) @ x.T
+
+    @jax.jit
+    def rerank(x):
+        return x[::-1]
+
+    def call(size):
+        return predict(np.ones((size, 4), np.float32))
+
+    def counted():
+        values = [(name, value) for family in agent.collect()
+                  for name, value in family.samples
+                  if name.startswith("jaxmon_compiles_after_ready_total")]
+        return {{name.split('"')[1]: value for name, value in values}}
+
+    def report(**more):
+        from jaxmon.facts.process import read
+        from jaxmon.symptoms.findings import find
+        from jaxmon.agent.reports.exit_reports import events_of
+        events = events_of(inside.events(agent))
+        snapshot = read(inside.overview(agent), events)
+        found = [finding._asdict() for finding in find(snapshot)
+                 if finding.topic in ("after_ready", "recompile", "cold_requests")]
+        print(json.dumps(dict(counted=counted(), found=found, **more), default=str))
+
+{body}
+"""
+
+
+def run(body: str, settings: str = "") -> dict[str, Any]:
+    """Return what a program reports that has run *body*."""
+    text = indent(dedent(body), " " * 4)
+    source = PROGRAM.format(root=str(ROOT), settings=settings, body=text)
+    done = run_preloaded("-c", dedent(source), optimised=True).ok()
+    found: dict[str, Any] = done.json()
+    found["log"] = done.err
+    return found
+
+
+@pytest.mark.ground_truth
+def test_late_compiles_are_counted_as_jax_does():
+    """Each is a finding with what differs; those before, and hits, are none."""
+    found = run(
+        """
+        for size in (4, 8):
+            call(size)
+        jaxmon.ready()
+        mark = len(built)
+        for size in (4, 8, 5, 4, 5, 6):
+            with jaxmon.request("predict"):
+                call(size)
+        rerank(np.ones(3))
+        report(late=len(built) - mark)
+        """
+    )
+
+    assert found["late"] == sum(found["counted"].values())
+    assert found["counted"] == {"__main__.predict": 2, "__main__.rerank": 1}
+    predict, rerank = found["found"]
+    assert predict["verdict"].startswith(
+        "__main__.predict was compiled twice after jaxmon.ready(), which took "
+    )
+    assert "and 2 requests waited" in predict["verdict"]
+    assert "float32[8,4] → float32[5,4]" in " ".join(predict["evidence"])
+    assert "float32[4,4] → float32[8,4]" not in " ".join(predict["evidence"])
+    assert (rerank["subject"], rerank["evidence"]) == ("__main__.rerank", [])
+    assert {of["topic"] for of in found["found"]} == {"after_ready"}
+    assert {of["severity"] for of in found["found"]} == {"ticket"}
+
+
+def test_a_process_that_is_warm_has_none():
+    """Nor has one that never says that it is ready, however often it compiles."""
+    warm = run(
+        """
+        for size in (4, 8):
+            call(size)
+        jaxmon.ready()
+        jaxmon.ready()
+        for size in (4, 8, 4):
+            call(size)
+        report()
+        """
+    )
+    silent = run("for size in range(3, 6): call(size)\nreport()")
+
+    assert (warm["counted"], warm["found"]) == ({}, [])
+    assert silent["counted"] == {}
+
+
+@pytest.mark.ground_truth
+def test_a_warm_up_is_over_with_the_first_request():
+    """What the program prepares after `jaxmon.warmup` is not late."""
+    found = run(
+        """
+        call(4)
+        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+        document = json.loads(exported(None).body)
+        jax.clear_caches()
+        jaxmon.warmup(predict, document)
+        rerank(np.ones(2))
+        before = counted()
+        with jaxmon.request("predict"):
+            call(4)
+        hits = counted()
+        with jaxmon.request("predict"):
+            call(5)
+        jaxmon.warmup(predict, document)  # of another model, while it serves
+        report(before=before, hits=hits)
+        """
+    )
+
+    assert (found["before"], found["hits"]) == ({}, {})
+    assert found["counted"] == {"__main__.predict": 1}
+    (finding,) = found["found"]
+    assert "after its warm-up" in finding["verdict"]
+
+
+def test_a_canary_fails_and_nothing_else():
+    """The call raises before XLA compiles; others go on, and so does a retry."""
+    found = run(
+        """
+        call(4)
+        jaxmon.ready()
+        raised = []
+        for size in (4, 5, 5, 4):
+            try:
+                call(size)
+            except jaxmon.CompiledAfterReady as error:
+                raised.append([size, str(error)])
+        held = predict._cache_size()
+        padded = jnp.pad(np.ones(3), 1).shape  # compiles, and is not jitted here
+        counts = counted()
+        jaxmon.uninstrument()
+        print(json.dumps(dict(raised=raised, held=held, padded=padded, counted=counts,
+                              again=call(5).shape, sizes=predict._cache_size())))
+        """,
+        'after_ready="fail"',
+    )
+
+    assert [size for size, _ in found["raised"]] == [5, 5]
+    assert found["raised"][0][1].startswith(
+        "__main__.predict compiles after jaxmon.ready(): argument x: float32[4,4] → "
+        "float32[5,4]; "
+    )
+    assert found["held"] == 1
+    assert found["padded"] == [5]
+    assert "__main__.predict" not in found["counted"]
+    assert (found["again"], found["sizes"]) == ([5, 5], 2)
+
+
+def test_a_warning_says_what_differs():
+    """In the log, once for each compile."""
+    found = run(
+        """
+        call(4)
+        jaxmon.ready()
+        for size in (5, 5):
+            call(size)
+        report()
+        """,
+        'after_ready="warn"',
+    )
+
+    lines = [line for line in found["log"].splitlines() if "after the process" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("__main__.predict compiled for ")
+    assert lines[0].endswith("argument x: float32[4,4] → float32[5,4]")
