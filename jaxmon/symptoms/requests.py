@@ -322,9 +322,8 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     the same ones. Not of a function that keeps recompiling: what it will be called with
     is not known.
     """
-    signatures = snapshot.signatures
-    announced = signatures.warmed or snapshot.ready.compiles
-    if not signatures.recorded or announced or any(recompiles(snapshot)):
+    made, late = snapshot.signatures, snapshot.ready.compiles
+    if not made.recorded or made.warmed or late or any(recompiles(snapshot)):
         return
     routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
     waited = sum(seconds for seconds, _, _ in routes)
@@ -345,7 +344,7 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
             for seconds, number, name in slow[:_MOST_EVIDENCE]
         ),
         "What they waited for is recorded, "
-        f"{counted(signatures.recorded, 'signature')}: write it to a file with `jaxmon "
+        f"{counted(made.recorded, 'signature')}: write it to a file with `jaxmon "
         "signatures export`, and let the next process compile it before it serves "
         "(docs/persistent-cache.md#warm-starts).",
         # Several requests may wait for the same compile.

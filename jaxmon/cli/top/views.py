@@ -392,8 +392,7 @@ def _memory(used: float | None, limit: float | None, *, plain: bool) -> Line:
 
 def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]:
     """Return how old the process is, and whether it still runs."""
-    agent = last.agent
-    memory = agent.resident_bytes
+    agent, memory = last.agent, last.agent.resident_bytes
     facts = [
         "" if agent.age is None else f"started {ago(agent.age)}",
         f"release {agent.release}" if agent.release else "",
