@@ -65,3 +65,15 @@ def trained() -> Worker:
     worker = Worker()
     worker.steps(100, 0.1)
     return worker
+
+
+def late_compiles(number: float) -> Scene:
+    """So many compiles after the process was ready."""
+    late = {"name": "train.step", "count": 1, "seconds": 0.1, "latest": 900.0}
+    overview = {
+        "process": {"observed_seconds": 3600.0, "now": 1000.0},
+        "ready": {"since": 100.0, "announced": True, "compiles": [late] * int(number)},
+    }
+    name = f'jaxmon_compiles_after_ready_total{{{WHERE},function="train.step"}}'
+    series = {name: f"0+0x9 {number:.0f}+0x60"}
+    return counted(series, reasons(trained(), overview=overview))

@@ -25,6 +25,7 @@ from tests.alerts.scenes import (
     constant,
     counted,
     counting,
+    late_compiles,
     reasons,
     trained,
 )
@@ -422,6 +423,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     spent("blocked"): ("blocked", (0.45, 0.5, 0.55)),
     spent("gc"): ("garbage", (0.45, 0.5, 0.55)),
     spent("gil"): ("interpreter", (0.45, 0.5, 0.55)),
+    late_compiles: ("after_ready", (0, 1)),
     compiled_together: ("compiled_together", (3, 4, 5)),
     export: ("export", (10, 30)),
     spans: ("spans", (9, 10, 11)),

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.own_metrics import Markers
 from jaxmon.agent.walltime.part import WallTimePart
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
@@ -225,6 +226,15 @@ def ledger() -> dict[str, Any]:
     return found
 
 
+def requests_by_route() -> dict[str, Any]:
+    """Return the requests that the program marks, by route."""
+    runtime = runtime_of(AGENT)
+    part = None if runtime is None else runtime.part(Markers)
+    assert part is not None
+    found: dict[str, Any] = encoded(part.explain().sections["requests"]())
+    return found
+
+
 def waited_for_processor() -> float:
     """
     Return for how long threads were ready to run, and did not, as the kernel says.
@@ -267,7 +277,9 @@ def main() -> None:
         "closed": looked / seconds,
         "delayed": delayed / seconds,
         "now": found["now"],
-        "calling": encoded(calling(read({"time": found}))),
+        "calling": encoded(
+            calling(read({"time": found, "requests": requests_by_route()}))
+        ),
         "calls": len(calls) / (calls[-1] - calls[0]) if calls else 0.0,
         "place": {
             name: max(
