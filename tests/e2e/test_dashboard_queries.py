@@ -46,7 +46,7 @@ ON_SOME_HOSTS = (
     # Compiles are short, and seldom seen.
     "Oldest compile in progress",
     "Oldest compile by process",
-    "Processes compiling by service",
+    "Processes compiling",
     # Recorded for as long as a process is young.
     "Process restarts",
     # Events, shown when they happen: once, as the program starts, or never.
@@ -127,7 +127,7 @@ EMPTY_ON_CPU = {
     "Functions with different programs": NO_MISHAP,
     "Processes that crashed": NO_MISHAP,
     "Internal errors by process": NO_MISHAP,
-    "Failed exports by process": NO_MISHAP,
+    "Failed exports": NO_MISHAP,
     "Memory health": NO_MISHAP,
     "Inactive hooks by process": NO_MISHAP,
     "Hosts with silent agents": NO_MISHAP,
@@ -137,7 +137,7 @@ EMPTY_ON_CPU = {
     "Deviations of one device": NO_MISHAP,
 }
 # Variables.
-OF_GPUS = ("gpu", "host")
+OF_GPUS = ("gpu", "gpus")
 # Variables whose labels this Prometheus does not add.
 OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
