@@ -276,6 +276,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         requests.oncall(slos),
         processes.stalls(slos),
         processes.replicas(slos),
+        requests.tenants(slos),
         requests.serverless(),
         requests.debug().opened("Distributions"),
     )

@@ -233,7 +233,5 @@ def _traffic(
 ) -> Iterator[Target]:
     """Yield both directions of a link: by its counter, or the driver's rate."""
     for (total, rate), direction in ((sent, "sent"), (received, "received")):
-        counted = counter(total, *q.GPUS).rate().max()
-        told = q.accelerator(rate).max().of_unit("bytes per second")
-        yield Target(counted, direction)
-        yield Target(told, f"{direction}, now")
+        told = q.accelerator(rate).of_unit("bytes per second")
+        yield Target(counter(total, *q.GPUS).rate().or_(told).max(), direction)

@@ -150,11 +150,11 @@ def debug(slos: Slos) -> Iterator[Panel]:
         for window in (RANGE, RATE_INTERVAL)
     )
     yield table(1301, "Recompiles by function and cause")(
-        Target(listed.sum("function", "cause").topk(50), "Recompiles"),
+        Target(listed.sum("function", "cause").topk(50), "Number"),
         text="Recompiles in the selected time range. The runbook says what to do about "
         "each cause.",
         no_value="No recompiles",
-        sort="Recompiles",
+        sort="Number",
         alerts=("JaxmonRecompileStorm",),
     )
     yield timeseries(1302, "Recompiles over time")(

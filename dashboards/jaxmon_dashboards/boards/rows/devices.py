@@ -105,7 +105,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(38, "By service, and the worst; empty without any", lines=(2, 3), collapsed=True)
+@row(38, "By service, and the worst; empty without any", lines=(2, 2), collapsed=True)
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
     device = "{{instance}} {{uuid}}"
@@ -118,12 +118,6 @@ def worst() -> Iterator[Panel]:
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
         no_value=_NONE,
-    )
-    yield timeseries(3802, "Power by service")(
-        hosts.POWER_OF_JOBS(q.JOB).worst(10),
-        text="Power of the GPUs of each service. A drop with the same load: throttled, "
-        "or fewer of them.",
-        no_value="Not available",
     )
     yield timeseries(3803, "Least utilized accelerators")(
         Target(idle.least(10), device),

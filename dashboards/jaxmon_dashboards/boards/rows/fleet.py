@@ -62,7 +62,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(young, "Young", q.above(slos.limits.deploy_share)),
         Target(versions, "Versions", q.above(2)),
         Target(compiling.sum("job"), "Compiling"),
-        Target(crashes.sum("job"), "Crashes", q.above(1)),
+        Target(crashes.sum("job").or_(running * 0), "Crashes", q.above(1)),
         text="One line per service. Young: the fraction of its processes that started "
         "recently. Crashes: within an hour. The name selects the service here.",
         cell_links=(q.opening("job", "Only this service, from here down", "fleet"),),

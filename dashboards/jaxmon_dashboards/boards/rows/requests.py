@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import RATE_INTERVAL, counter, histogram
+from jaxmon.promql import RATE_INTERVAL, counter, eq, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Panel, Target, heatmap, row, timeseries
+from jaxmon_dashboards.boards.model import (
+    Panel,
+    Target,
+    heatmap,
+    row,
+    table,
+    timeseries,
+)
 
 
 @row(3, "Requests", lines=(4, 3, 2))
@@ -108,6 +115,24 @@ def serverless() -> Iterator[Panel]:
         "loading, before any compile; of the processes that run. A smaller image or "
         "more warm instances shorten it.",
         no_value="No invocations",
+    )
+
+
+@row(62, "Tenants; empty unless the program names them", lines=(1,), collapsed=True)
+def tenants(slos: Slos) -> Iterator[Panel]:
+    """Return one line for each tenant."""
+    by = ("job", "tenant")
+    failed = counter(catalog.TENANT_REQUESTS, eq("outcome", "error"), *q.PROCESS)
+    served = counter(catalog.TENANT_REQUESTS, *q.PROCESS)
+    p95 = histogram(catalog.TENANT_REQUEST_SECONDS, *q.HOST).quantile(0.95, *by)
+    yield table(212, "Requests by tenant")(
+        Target(served.rate().sum(*by).topk(q.FEW), "Requests"),
+        Target(failed.rate().sum(*by).topk(q.FEW), "Errors", q.above(1e-9)),
+        Target(q.defined(p95).topk(q.FEW), "p95", q.latency(slos, "warm-latency")),
+        text="The 20 tenants with most requests, failures, and the slowest; - for "
+        "others. A tenant is what the program sets as `request.tenant`.",
+        no_value="No tenants",
+        sort="Requests",
     )
 
 

@@ -39,6 +39,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         "`jaxmon job why` says what it does meanwhile.",
         unbounded=True,
         alerts=("JaxmonStraggler",),
+        no_value="None waits less",
     )
     yield monitoring.oncall().panel("Processes that crashed")
     yield timeseries(3201, "Step time against the median rank")(
@@ -56,7 +57,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         "takes longer for the same work.",
         thresholds=q.above(slos.limits.straggler),
         alerts=("JaxmonStraggler",),
-        no_value="No sampled calls",
+        no_value="None takes longer",
     )
 
 
@@ -118,7 +119,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Step time of the slowest rank of any loop as a multiple of the median's. "
         "Without collectives all ranks wait for it at the next barrier; see Ranks.",
         thresholds=q.above(slos.limits.straggler),
-        no_value="None",
+        no_value="None is slower",
     )
     yield stat(3004, "Data wait")(
         overviews.WAITING(q.JOB, eq("state", "data_wait")).max(),

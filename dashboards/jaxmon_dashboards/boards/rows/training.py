@@ -107,7 +107,7 @@ _BY = ("job", "run")
 _NONE = "No run with a record"
 
 
-@row(39, "Goodput across restarts", lines=(4, 3))
+@row(39, "Goodput across restarts; empty without a run", lines=(4, 3), collapsed=True)
 def across_restarts(slos: Slos) -> Iterator[Panel]:
     """Return what the wall time of runs went into, and how often they restarted."""
     limit = slos.limits
