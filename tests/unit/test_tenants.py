@@ -2,6 +2,7 @@
 
 import jaxmon
 from jaxmon.catalog import REQUESTS, TENANT_REQUEST_SECONDS, TENANT_REQUESTS
+from jaxmon.indicators.routes import Outcome
 from jaxmon_alerts import slo
 
 
@@ -19,7 +20,7 @@ OBJECTIVE = """slos:
 """
 
 
-def serve(tenant: str = "", outcome: str = "success") -> None:
+def serve(tenant: str = "", outcome: Outcome = "success") -> None:
     """Serve a request of *tenant*."""
     with jaxmon.request("predict") as request:
         if tenant:

@@ -26,7 +26,6 @@ from jaxmon.promql import (
     Expr,
     HistogramQuery,
     Matcher,
-    call,
     counter,
     eq,
     gauge,
@@ -75,11 +74,6 @@ BY_PROCESS = ("job", "instance", "worker")
 BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 
 UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
-
-
-def share(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*: at most 1, 0 without *part*, nothing without *whole*."""
-    return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
 def defined(expr: Expr) -> Expr:
@@ -217,12 +211,6 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
     """Return the name of the alert of the objective *name*, if there is one."""
     slo = slos.get(name)
     return (slo.alert,) if slo else ()
-
-
-def backend_compiles() -> HistogramQuery:
-    """Return the duration of compiles proper, without tracing and lowering."""
-    backend = eq("phase", "backend_compile")
-    return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)
 
 
 # Hidden variables have the hosts and accelerators of the selection; without Grafana's

@@ -184,14 +184,12 @@ def debug(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
     yield table(1311, "Oldest compile by process")(
-        Target(
-            (oldest > 0).topk(q.FEW), "Compiling for", q.above(slos.limits.stuck_after)
-        ),
+        Target((oldest > 0).topk(q.FEW), "For", q.above(slos.limits.stuck_after)),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
         "longest. A long one is probably stuck.",
         alerts=("JaxmonCompileStuck",),
         no_value="None",
-        sort="Compiling for",
+        sort="For",
     )
     yield timeseries(1310, "Persistent cache hit rate")(
         events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS).sum("result"),

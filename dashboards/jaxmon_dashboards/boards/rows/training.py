@@ -66,7 +66,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         overviews.SPIKES(q.JOB).worst(q.FEW),
         text="Logged values far above those before them, within five minutes. Of a "
         "loss: look at that batch, and clip gradients.",
-        no_value="Nothing logged",
+        no_value="No spikes",
     )
     yield timeseries(308, "Non-finite values")(
         *(
