@@ -196,6 +196,16 @@ REQUESTS = _requests.counter(
     ("outcome", values.REQUEST_OUTCOMES),
     ("start", values.STARTS),
 )
+_tenants = Sheet("Requests", AGENT, "tenant")
+TENANT_REQUESTS = _tenants.counter(
+    "Finished requests of which the program named a tenant, by outcome.",
+    ("outcome", values.REQUEST_OUTCOMES),
+)
+TENANT_REQUEST_SECONDS = _tenants.histogram(
+    "Latency of successful requests of which the program named a tenant.",
+    buckets=(0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0),
+    few=(0.2, 1.0, 10.0),
+)
 REQUESTS_IN_PROGRESS = _requests.gauge("Requests in progress.")
 REQUEST_OLDEST_SECONDS = _requests.gauge(
     "Age of the oldest request in progress; 0 if none."

@@ -60,6 +60,8 @@ class OpenRequest:
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
         home: the thread that it began on.
+        tenant: whose request it is, if the program says so: counted by tenant as well,
+            the first 20 of a process by name, and others as ``"other"``.
         notes: items that are in queues on its behalf.
         started: when it began, on the performance counter.
         trace: its span, if traces are on.
@@ -149,6 +151,21 @@ class OpenRequest:
             if hasattr(self, "error"):  # whose frames refer to this
                 del self.error
             del error
+
+    @property
+    def tenant(self) -> str:
+        """Whose request it is, ``""`` if nothing says so, or nothing records it."""
+        return self._route.tenant if self._route is not None else ""
+
+    @tenant.setter
+    def tenant(self, name: str) -> None:
+        route, indicators = self._route, self._indicators
+        if route is None or indicators is None or not indicators.guard.on(SITE):
+            return
+        try:
+            self._route = indicators.routes.of_tenant(route, str(name))
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            indicators.guard.failed(SITE, theirs=True)
 
     def describe(self) -> None:
         """Say on its span, if it has one, how it is about to end."""

@@ -113,6 +113,8 @@ class RequestRoute:
         *("serving", "usual"),
     )
 
+    tenant = ""
+
     def __init__(self, name: str) -> None:
         self.name = name
         # With what ends each of them when it is no longer referenced. Set and removed
@@ -141,6 +143,11 @@ class RequestRoute:
             new = Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
             latency = self.seconds.setdefault(kind, new)
         latency.observe(seconds, ids)
+
+    @property
+    def of_all(self) -> RequestRoute:
+        """The route, for requests of all tenants."""
+        return self
 
     def oldest(self) -> float:
         """Return the age of the oldest request in progress, in seconds; 0 if none."""
@@ -173,6 +180,54 @@ class RequestRoute:
         )
 
 
+_MOST_TENANTS = 20
+
+
+class Tenant:
+    """The metrics of one tenant: of all routes together, since there may be many."""
+
+    __slots__ = ("_lock", "counts", "name", "seconds")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.counts = dict.fromkeys(catalog.REQUEST_OUTCOMES, 0)
+        self.seconds = Histogram(catalog.TENANT_REQUEST_SECONDS, name)
+        self._lock = RLock()
+
+    def count(self, seconds: float, outcome: Outcome) -> None:
+        """Count a finished request."""
+        with self._lock:
+            self.counts[outcome] += 1
+        if outcome == "success":
+            self.seconds.observe(seconds)
+
+
+class TenantRoute(RequestRoute):
+    """
+    A route, for a request of a tenant, which counts for both. Other requests pay
+    nothing for it.
+    """
+
+    __slots__ = ("_route", "_tenant", "tenant")
+
+    def __init__(self, route: RequestRoute, tenant: Tenant) -> None:
+        self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name
+        self.name, self.serving, self.usual = route.name, route.serving, route.usual
+        self.failures = route.failures
+
+    @property
+    def of_all(self) -> RequestRoute:
+        """The route itself."""
+        return self._route
+
+    def count(
+        self, seconds: float, outcome: Outcome, start: Start, ids: SpanIds | None = None
+    ) -> None:
+        """Count a finished request of the route, and of the tenant."""
+        self._route.count(seconds, outcome, start, ids)
+        self._tenant.count(seconds, outcome)
+
+
 class Routes:
     """Routes by label, at most *limit*; `on_new` are called at a first request."""
 
@@ -180,6 +235,8 @@ class Routes:
         self.labels = Labels(limit)
         self.on_new: list[Callable[[], object]] = []
         self._routes: dict[str, RequestRoute] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._tenant_labels = Labels(_MOST_TENANTS)
 
     def __iter__(self) -> Iterator[RequestRoute]:
         return iter(list(self._routes.values()))
@@ -193,6 +250,14 @@ class Routes:
             for notify in list(self.on_new):
                 notify()
         return found
+
+    def of_tenant(self, route: RequestRoute, name: str) -> RequestRoute:
+        """Return *route* as it counts a request of the tenant called *name*."""
+        label = self._tenant_labels.admit(name)
+        found = self._tenants.get(label)
+        if found is None:
+            found = self._tenants.setdefault(label, Tenant(label))
+        return TenantRoute(route, found)
 
     def in_progress(self) -> list[tuple[str, RequestInProgress]]:
         """Return the requests in progress, each with its route."""
@@ -216,7 +281,15 @@ class Routes:
         """Return the families of requests."""
         routes = list(self._routes.values())
         running, oldest = catalog.REQUESTS_IN_PROGRESS, catalog.REQUEST_OLDEST_SECONDS
+        tenants = list(self._tenants.values())
+        counted: list[tuple[str, float]] = [
+            (series(catalog.TENANT_REQUESTS, tenant.name, outcome), count)
+            for tenant in tenants
+            for outcome, count in tenant.counts.items()
+        ]
         return [
+            histograms(catalog.TENANT_REQUEST_SECONDS, [t.seconds for t in tenants]),
+            Family(catalog.TENANT_REQUESTS, counted),
             histograms(
                 catalog.REQUEST_SECONDS,
                 [seconds for route in routes for seconds in [*route.seconds.values()]],

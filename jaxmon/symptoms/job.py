@@ -54,10 +54,10 @@ def _nccl_stuck(limits: Limits) -> Alert:
     )
 
 
-def _rank_slow(limits: Limits) -> Alert:
+def waits(limits: Limits) -> tuple[Expr, Expr, Expr]:
     """
-    Alert on a process that does not wait for its device while the others of its job do:
-    they wait for it in collectives.
+    Return how many processes a job has, the time that the median one waits for its
+    device, and how much less others do.
     """
     window = limits.rank_slow_for
     wall = catalog.WALL_SECONDS
@@ -80,6 +80,15 @@ def _rank_slow(limits: Limits) -> Alert:
         *("worker", wall, f"waits_less{window}"),
         "How much less a process waited, if it did.",
     )
+    return ranks, usual, shorter
+
+
+def _rank_slow(limits: Limits) -> Alert:
+    """
+    Alert on a process that does not wait for its device while the others of its job do:
+    they wait for it in collectives.
+    """
+    ranks, usual, shorter = waits(limits)
     # A host with more is ahead of its device.
     hardly = shorter.less(usual, "job") > -limits.rank_slow_waits
     slow = (shorter > limits.rank_slow).and_(hardly)
@@ -95,12 +104,11 @@ def _rank_slow(limits: Limits) -> Alert:
     )
 
 
-def waits_less(waits: Expr) -> Expr:
-    """Return how much less each process waits than the median one of its job."""
-    return waits.less(waits.median("job"), "job") * -1
-
-
-def _straggler(limits: Limits) -> Alert:
+def slower(limits: Limits) -> Expr:
+    """
+    Return how many times as long as in the median process a call takes on the device,
+    where it takes longer, of functions that each runs by itself.
+    """
     by = (*PROCESS, "function")
     same = ("job", "function", "fingerprint")
     window = limits.straggler_for
@@ -138,8 +146,7 @@ def _straggler(limits: Limits) -> Alert:
             "What the median process takes, if there are enough to compare.",
         )
     )
-    busy = promql.recorded(DEVICE_TIME, labels=by)
-    slower = (
+    return (
         (times.relative_to(usual, *same) > 1)
         .max(*by)
         .record(
@@ -147,8 +154,13 @@ def _straggler(limits: Limits) -> Alert:
             "How many times as long as that a process takes, if it is slower.",
         )
     )
+
+
+def _straggler(limits: Limits) -> Alert:
+    by = (*PROCESS, "function")
+    busy = promql.recorded(DEVICE_TIME, labels=by) > limits.straggler_share
     return Alert(
-        expr=(slower > limits.straggler).and_(busy > limits.straggler_share, *by),
+        expr=(slower(limits) > limits.straggler).and_(busy, *by),
         for_=limits.straggler_for,
         description=(
             "One process's device takes longer for a program that each runs for "

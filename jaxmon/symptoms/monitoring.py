@@ -392,7 +392,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
-        *(_metrics, catalog.OTLP_EXPORTS, "jaxmon itself: Failed exports by process"),
+        *(_metrics, catalog.OTLP_EXPORTS, "jaxmon itself: Failed exports"),
         rule=(MONITORING_ALERT, _export_failing),
     ),
     Symptom(

@@ -102,8 +102,8 @@ def replica_answered(window: str) -> Expr:
     )
 
 
-def times_siblings(window: str, limits: Limits) -> Expr:
-    """Return how many times as long as in the median process requests take."""
+def replica_mean(window: str, limits: Limits) -> Expr:
+    """Return the mean time of warm requests to each process with enough of them."""
     warm = histogram(
         *(catalog.REQUEST_SECONDS, eq("outcome", "success"), eq("start", "warm"))
     )
@@ -111,7 +111,7 @@ def times_siblings(window: str, limits: Limits) -> Expr:
         counted.rate(window).sum(*REPLICA) for counted in (warm.sum, warm.count)
     )
     enough = number >= limits.requests_judged / durations.seconds(window)
-    mean = (
+    return (
         (total / enough)
         .of_unit("seconds")
         .record(
@@ -119,6 +119,11 @@ def times_siblings(window: str, limits: Limits) -> Expr:
             f"Mean time of warm requests within {window}, of a process with enough.",
         )
     )
+
+
+def times_siblings(window: str, limits: Limits) -> Expr:
+    """Return how many times as long as in the median process requests take."""
+    mean = replica_mean(window, limits)
     several = mean.count(*ROUTE) >= limits.replicas_compared
     median = (
         mean.median(*ROUTE)

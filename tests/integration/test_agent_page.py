@@ -50,7 +50,8 @@ jax.config.update("jax_compilation_cache_dir", sys.argv[4])
 step = jax.jit(lambda x: x + 1)
 for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
     step(batch)
-with jaxmon.request("predict"):
+with jaxmon.request("predict") as request:
+    request.tenant = "acme"
     step(np.ones(3))
 matrix = np.ones((4, 4), np.float32)
 @jax.jit

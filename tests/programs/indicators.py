@@ -35,7 +35,8 @@ def train(weights, batch):
 def serve(route, rows):
     jaxmon.queue("answers").set(rows)
     jaxmon.batch(route, size=rows, capacity=max(rows, 4))
-    with jaxmon.request(route):
+    with jaxmon.request(route) as request:
+        request.tenant = "acme"
         answer(np.ones((rows, 4), np.float32)).block_until_ready()
 
 

@@ -79,6 +79,7 @@ LABELS = {
     "size",  # closed set
     "start",  # closed set
     "state",  # closed set
+    "tenant",  # 20 of a process, others are "other"
     "type",  # closed set
     "uuid",  # one per accelerator
     "vbios",  # one per GPU

@@ -160,6 +160,7 @@ def test_open_rows_hold_no_panels(dashboard):
             assert bool(row["panels"]) == row["collapsed"]
 
 
+DEPENDENT = ("function", "gpu", "gpus", "host")
 ALL_VALUES = {
     "cluster": ".*",
     "namespace": ".*",
@@ -167,8 +168,11 @@ ALL_VALUES = {
     "job": None,
     "instance": ".+",
     "worker": ".*",
-    "function": ".*",
+    # So many of them.
+    "function": None,
     "gpu": ".+",
+    # What is chosen of them, or a pattern.
+    "gpus": None,
     # What belongs to the GPUs of the services; one of its values is a pattern.
     "host": None,
 }
@@ -199,13 +203,13 @@ def test_variables(name, variables):
         assert one["label"]
         assert one["query"]["query"] == one["definition"]
         kind, _, query = one["definition"].partition("(")
-        assert kind == ("query_result" if one["name"] in ("gpu", "host") else LABELS)
+        assert kind == ("query_result" if one["name"] in DEPENDENT else LABELS)
         names = re.findall(r"\bjaxmon_\w+", query)
         assert names
         assert set(names) <= set(BY_NAME)
     assert {one["name"]: one.get("allValue") for one in rest} == expected
     hidden = [one["name"] for one in rest if one.get("hide")]
-    assert hidden == [name for name in ("host",) if name in expected]
+    assert hidden == [name for name in ("gpus", "host") if name in expected]
 
 
 @EVERY_DASHBOARD

@@ -83,7 +83,7 @@ def test_an_empty_panel_says_what_there_is_none_of(dashboard):
 def test_query_selects_by_job(panel, target):
     """Selectors have the service; raw series the hosts too, or their GPUs' readers."""
     assert target["datasource"]["uid"] == "${datasource}"
-    text = target["expr"].replace("${host:pipe}", "$host")
+    text = re.sub(r"\$\{(host|gpus):pipe\}", r"$\1", target["expr"])
     bare = RECORDED.sub("", re.sub(SELECTOR, "", text))
     bare = re.sub(r"_(?:bucket|count|sum)\b", "", bare)
     assert not set(re.findall(r"\w+", bare)) & BY_NAME.keys()
@@ -99,7 +99,7 @@ def test_query_selects_by_job(panel, target):
 @EVERY_TARGET
 def test_counters_are_never_shown_bare(panel, target):
     """Each counter is in rate or increase, or beside one where its series is born."""
-    expr = target["expr"].replace("${host:pipe}", "$host")
+    expr = re.sub(r"\$\{(host|gpus):pipe\}", "", target["expr"])
     expr = re.sub(r"\{[^}]*\}", "", expr)
     expr = re.sub(r"\[([^]]*)\] @ end\(\)", r"[\1]", RECORDED.sub("recorded", expr))
     window = r"\$__(?:rate_interval|range)"

@@ -9,7 +9,7 @@ from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord, saving
 from jaxmon.screens.tables import goodput_document as document
 from jaxmon.screens.text import explanation
-from tests.alerts.promtool import evaluate
+from tests.alerts.promtool import evaluate, shipped
 from tests.helpers.dashboards import expression
 from tests.helpers.findings import HEALTHY as OVERVIEW
 from tests.helpers.runs import HOUR, RECORD
@@ -45,7 +45,7 @@ def test_the_panel_shows_what_the_finding_says(record, tmp_path):
     }
     evaluate(
         tmp_path,
-        [],
+        [one for one in shipped().recording if one["name"] == "jaxmon-overviews"],
         {
             name.replace("{", '{job="web",instance="a",', 1): f"{value}+0x10"
             for name, value in counts.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
+from jaxmon.catalog import Metric
+from jaxmon.facts.run import OUTSIDE
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
@@ -17,6 +19,7 @@ from jaxmon.promql import (
     histogram,
     ne,
     ratio,
+    re,
     recorded,
 )
 from jaxmon.symptoms.steps import (
@@ -210,15 +213,85 @@ CHECKPOINT_AGE = OverviewRule(
     text="Minimum of checkpoints",
 )
 ITEMS = rated(catalog.ITEMS, *_LOOP, "item")
+# Ranks that are not slower, which are nearly all with collectives, are not recorded.
+_SLOWER = 1.02
+
+
+def _slow_ranks(window: Windows) -> Expr:
+    by, steps = (*PROCESS, "loop"), histogram(catalog.STEP_SECONDS)
+    total, number = (
+        counted.rate(window.recent).sum(*by) for counted in (steps.sum, steps.count)
+    )
+    mean = ratio(total, number)
+    slower = mean.relative_to(mean.median(*_LOOP), *_LOOP) > _SLOWER
+    return slower.of_unit("times")
+
+
+SLOW_RANKS = OverviewRule(
+    catalog.STEP_SECONDS,
+    "times_median5m",
+    _slow_ranks,
+    text="How many times as long as that of the median a mean step within 5m is, if by "
+    f"more than {_SLOWER - 1:.0%},",
+)
 VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
 NONFINITE = gauged(catalog.NONFINITE_OUTPUTS, "max", *_NAMED)
 NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
 SPIKES = counted(events.SPIKES, *_NAMED)
 
+# --- runs, over all their attempts: each exports what those before it had ---------
+
+_RUN = ("job", "run")
+
+
+def _latest(metric: Metric, *by: str, only: tuple[Matcher, ...] = ()) -> Expr:
+    return counter(metric, *only).total().max(*_RUN, *by)
+
+
+_SPENT = catalog.RUN_SECONDS
+_IN_LOOP = "|".join(name for name in catalog.RUN_ACTIVITIES if name not in OUTSIDE)
+RUN_GOODPUT = OverviewRule(
+    _SPENT,
+    "goodput",
+    _latest(_SPENT, only=(eq("activity", "step"),))
+    / _latest(_SPENT, "activity").sum(*_RUN),
+    text="Fraction of the time since the first attempt that went into steps that last",
+)
+RUN_SAVE_SECONDS = OverviewRule(
+    catalog.RUN_SAVES,
+    "seconds_between",
+    (
+        _latest(_SPENT, "activity", only=(re("activity", _IN_LOOP),)).sum(*_RUN)
+        / (_latest(catalog.RUN_SAVES) > 0)
+    ).of_unit("seconds"),
+    text="Time in the loop for each",
+)
+RUN_RESUME_SECONDS = OverviewRule(
+    catalog.RUN_RESUME_SECONDS,
+    "mean",
+    (_latest(catalog.RUN_RESUME_SECONDS) / (_latest(catalog.RUN_RESUMES) > 0)).of_unit(
+        "seconds"
+    ),
+    text="Mean of all attempts",
+)
+RUN_INTERRUPTIONS, RUN_LOST_STEPS = (
+    OverviewRule(metric, "max", _latest(metric, *by))
+    for metric, by in (
+        (catalog.RUN_INTERRUPTIONS, ("ending",)),
+        (catalog.RUN_LOST_STEPS, ()),
+    )
+)
+RUN_FRUITLESS = gauged(catalog.RUN_FRUITLESS_ATTEMPTS, "max", *_RUN)
+
+_RUNS = (
+    *(RUN_GOODPUT, RUN_SAVE_SECONDS, RUN_RESUME_SECONDS),
+    *(RUN_INTERRUPTIONS, RUN_LOST_STEPS, RUN_FRUITLESS),
+)
+
 _TRAINING = (
     *(STEPS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, GOODPUT, WAITING),
     SPENDING,
-    *(CHECKPOINT_AGE, ITEMS),
+    *(CHECKPOINT_AGE, ITEMS, SLOW_RANKS, *_RUNS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )
 

@@ -108,9 +108,10 @@ _VARIABLES = {
 _MISSING = {
     ONCALL: ("instance", "worker", "function", "gpu"),
     "jaxmon-debug": ("gpu",),
+    "jaxmon-fleet": ("function",),
     "jaxmon-itself": ("function",),
     "jaxmon-serving": ("function", "gpu"),
-    "jaxmon-training": ("gpu",),
+    "jaxmon-training": ("function",),
 }
 
 

@@ -27,6 +27,7 @@ from jaxmon_dashboards.boards.model import (
     Target,
     Variable,
 )
+from jaxmon_dashboards.boards.queries import ANY_JOB
 from jaxmon_dashboards.boards.rows import (
     accelerators,
     compiles,
@@ -45,6 +46,7 @@ from jaxmon_dashboards.boards.rows import (
 
 
 _JOB = 'job=~"$job"'
+_ANY = str(ANY_JOB)
 _OURS = f'severity=~"{PAGE}|{TICKET}"'
 _PAGE = f'severity="{PAGE}"'
 
@@ -69,6 +71,10 @@ class _Localizer:
         self._identity = site.identity
         chosen = (f'{label}=~"${label}"' for label in site.service_labels)
         self._chosen = ",".join((*chosen, _JOB))
+        # Hosts are read by a service of another namespace, but of the same cluster:
+        # the first, which is the widest, of several labels.
+        widest = site.service_labels[:-1][:1]
+        self._place = "".join(f'{label}=~"${label}"' for label in widest) or _ANY
 
     def row(self, row: Row) -> Row:
         lines = (PanelLine(tuple(map(self._panel, line.panels))) for line in row.lines)
@@ -149,7 +155,7 @@ class _Localizer:
     def _expr(self, expr: Expr) -> Expr:
         severities = "|".join(map(self._site.severity, (PAGE, TICKET)))
         found = expr.at(self._identity)
-        text = found.marked.replace(_JOB, self._chosen)
+        text = found.marked.replace(_JOB, self._chosen).replace(_ANY, self._place)
         text = text.replace(_OURS, f'severity=~"{severities}"')
         text = text.replace(_PAGE, f'severity="{self._site.severity(PAGE)}"')
         return replace(found, marked=text)
@@ -269,7 +275,8 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         processes.glance(slos),
         requests.oncall(slos),
         processes.stalls(slos),
-        processes.replicas(),
+        processes.replicas(slos),
+        requests.tenants(slos),
         requests.serverless(),
         requests.debug().opened("Distributions"),
     )
@@ -280,8 +287,8 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         "them; the last rows are of one vendor each.",
         devices.glance(slos),
         devices.worst(),
-        accelerators.oncall().opened("Load and health"),
-        accelerators.debug().opened("Power and identity"),
+        accelerators.oncall(),
+        accelerators.debug(),
         accelerators.gpus(),
         devices.debug(),
     )

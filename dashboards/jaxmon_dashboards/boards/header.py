@@ -33,10 +33,6 @@ VARIABLES = (
         "none; enter .+ to exclude them.",
         *(q.HOST, ".*"),
     ),
-    Variable(
-        *("function", "Function", catalog.JIT_CACHE_MISSES),
-        *("The jitted function.", q.PROCESS, ".*"),
-    ),
     *q.VARIABLES,
 )
 """Every variable; a board has those that its panels select by."""

@@ -392,6 +392,8 @@ def _empty(panel: Panel) -> str:
     found = panel.no_value or absence(panel.metrics, brief=panel.kind == "stat")
     if not (panel.no_value or found == "None") or re.search("rules|targets", found):
         return found
+    if found == _NO_VALUE:
+        return found  # the first of its row says why
     if any(":" in name for name in panel.metrics):
         return f"{found}, or no rules"
     # Of what never happened there is no series, nor of what is not observed.

@@ -17,9 +17,7 @@ service not every GPU of the fleet is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
-from typing import Literal
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
@@ -28,7 +26,6 @@ from jaxmon.promql import (
     Expr,
     HistogramQuery,
     Matcher,
-    call,
     counter,
     eq,
     gauge,
@@ -44,12 +41,10 @@ from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.hosts import (
     ALERTED,
     ALERTED_READERS,
-    OWNED,
     OWNERS,
     READERS,
     firing,
 )
-from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import EVENTS, WINDOW, Ratio
 from jaxmon_dashboards.boards.model import (
@@ -57,6 +52,7 @@ from jaxmon_dashboards.boards.model import (
     DependentVariable,
     Link,
     Mapping,
+    Target,
     Thresholds,
 )
 
@@ -67,6 +63,9 @@ HOST = (JOB, re("instance", "$instance"))
 PROCESS = (*HOST, re("worker", "$worker"))
 FUNCTION = (*PROCESS, re("function", "$function"))
 
+# How many functions are offered, and shown if none is chosen.
+FUNCTIONS = 50
+
 # How many series a graph of processes, hosts or devices shows.
 FEW = 20
 
@@ -75,11 +74,6 @@ BY_PROCESS = ("job", "instance", "worker")
 BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 
 UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
-
-
-def share(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*: at most 1, 0 without *part*, nothing without *whole*."""
-    return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
 def defined(expr: Expr) -> Expr:
@@ -219,88 +213,26 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
     return (slo.alert,) if slo else ()
 
 
-def backend_compiles() -> HistogramQuery:
-    """Return the duration of compiles proper, without tracing and lowering."""
-    backend = eq("phase", "backend_compile")
-    return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)
-
-
-GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")
-# Without Grafana's escapes: a value may be a pattern.
+# Hidden variables have the hosts and accelerators of the selection; without Grafana's
+# escapes, since a value may be a pattern.
 _READER = re("instance", "${host:pipe}")
-GPUS = (GPU, _READER)
-_BY_HOST = ("job", "instance")
+ANY_JOB = re("job", ".+")
+"""Whichever job; a site's cluster takes its place."""
+HOSTS = (ANY_JOB, _READER)
+GPUS = (re("uuid", "${gpus:pipe}"), _READER)
+BY_HOST = ("job", "instance")
+_GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")
 _ALL = ".+"
-
 # Of more than that none is offered; a person first chooses a service or a host.
 _MOST_OFFERED = 500
-_MANY_HOSTS = 100
 
 
-def of_gpus(series: Expr) -> Expr:
-    """Return those *series* by uuid that are about GPUs of the selected processes."""
-    return series.and_(_used(), "uuid")
-
-
-def gpu(metric: Metric, *matchers: Matcher) -> Expr:
-    """Return a gauge of the selected GPUs, whichever sidecar reads them."""
-    return of_gpus(gauge(metric, *GPUS, *matchers))
-
-
-def accelerator(metric: Metric) -> Expr:
-    """Return a gauge of the selected GPUs, and of the TPUs of the selected sidecars."""
-    return gpu(metric).or_(gauge(metric, *HOST, _TPU))
-
-
-def host(metric: Metric, *matchers: Matcher) -> Expr:
-    """Return a gauge of the selected sidecars, and of those that read selected GPUs."""
-    others = gauge(metric, _READER, *matchers).and_(_readers(), *_BY_HOST)
-    return gauge(metric, *HOST, *matchers).or_(others)
-
-
-def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
-    """Return the rise per second of a counter of the same sidecars."""
-    others = counter(metric, _READER, *matchers).rate().and_(_readers(), *_BY_HOST)
-    return counter(metric, *HOST, *matchers).rate().or_(others)
-
-
-def host_recorded(recorded: OverviewRule) -> Expr:
-    """Return what is recorded of the same sidecars."""
-    others = recorded(_READER).and_(_readers(), *_BY_HOST)
-    return recorded(*HOST).or_(others)
-
-
-def worst_of_services(
-    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
-) -> Expr:
-    """Return the *number* largest *total* series of services, by host or GPU."""
-    return total(recorded()).and_(_extremes(recorded, total, "max").topk(number))
-
-
-def least_of_services(
-    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
-) -> Expr:
-    """Return the *number* smallest ones."""
-    return total(recorded()).and_(_extremes(recorded, total, "min").bottomk(number))
-
-
-def _extremes(
-    recorded: OverviewRule,
-    total: Callable[[Expr], Expr],
-    function: Literal["max", "min"],
-) -> Expr:
-    """Return the extremes over Grafana's range of what services have, found once."""
-    every = total(recorded().over_range(function))
-    if "uuid" in (recorded().shape.labels or ()):
-        return every.and_(_owned(), "uuid")
-    of_services = total(recorded(JOB).over_range(function))
-    return of_services.or_(every.and_(_hosts(), *_BY_HOST))
-
-
-def down() -> Expr:
-    """Return 0 for targets of services and their GPUs that were down."""
-    beside = up().over_range("min").equals(0).and_(_hosts(), *_BY_HOST)
-    return up(JOB).over_range("min").equals(0).or_(beside)
+def down() -> tuple[Expr, Expr]:
+    """Return 0 for targets of services that are down, and for those beside them."""
+    services, beside = up(JOB), up(*HOSTS)
+    latest = beside.over_range("min").unless(services).bottomk(FEW)
+    silent = services.equals(0).and_(services.over_range("min").bottomk(FEW))
+    return silent, beside.equals(0).and_(latest)
 
 
 def about_hardware() -> tuple[Expr, Expr]:
@@ -309,73 +241,102 @@ def about_hardware() -> tuple[Expr, Expr]:
     hosts = ALERTED_READERS().and_(owned, "uuid")
     return (
         firing(ne("uuid", "")).and_(owned, "uuid"),
-        firing(eq("uuid", "")).and_(hosts, *_BY_HOST),
+        firing(eq("uuid", "")).and_(hosts, *BY_HOST),
     )
 
 
-def _owned() -> Expr:
-    return OWNED(JOB).over_range("last")
+def accelerator(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of the selected accelerators, whichever sidecar reads them."""
+    return gauge(metric, *GPUS, *matchers)
 
 
-def _used() -> Expr:
-    return OWNERS(*PROCESS).over_range("last")
+def host(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of the selected sidecars, and of those that read selected GPUs."""
+    return gauge(metric, *HOSTS, *matchers)
 
 
-def _readers() -> Expr:
-    return of_gpus(READERS(*GPUS).over_range("last")).max(*_BY_HOST)
+def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return the rise per second of a counter of the same sidecars."""
+    return counter(metric, *HOSTS, *matchers).rate()
+
+
+def worst_of(series: Expr, number: int = FEW, *only: Matcher) -> Expr:
+    """Return the *number* largest recorded *series* of services."""
+    # Chosen on the right alone: what else is recorded is few series.
+    return series.and_(series.where(JOB, *only).over_range("max").topk(number))
+
+
+def least_of(series: Expr, number: int = FEW) -> Expr:
+    """Return the *number* smallest ones."""
+    return series.and_(series.where(JOB).over_range("min").bottomk(number))
+
+
+def among_processes(values: Expr) -> tuple[Target, Target]:
+    """Return the highest of the *values*, and the median to compare it with."""
+    return Target(values.max(), "highest"), Target(values.median(), "median")
+
+
+def _used(*chosen: Matcher) -> Expr:
+    """Return the accelerators of the selected processes, and of their sidecars."""
+    chips = gauge(catalog.ACCELERATOR_INFO, *HOST, _TPU, *chosen)
+    return OWNERS(*PROCESS, *chosen).over_range("last").or_(chips.over_range("last"))
 
 
 def _hosts() -> Expr:
-    read = READERS().over_range("last")
-    # At each moment, hosts are fewer to compare than GPUs.
-    return read.and_(_owned(), "uuid").max(*_BY_HOST)
+    """Return the sidecars that are selected, and those that read chosen GPUs."""
+    success = gauge(catalog.COLLECTOR_SUCCESS, *HOST).over_range("last")
+    return success.or_(READERS(GPUS[0]).over_range("last"))
 
 
-def _offered() -> Expr:
-    found = _used().max("uuid")
+def _listed(some: Expr, every: Expr, label: str) -> Expr:
+    """Return the values of *label*; of many, a pattern if they are those of *every*."""
+    found, number = some.max(label), every.max(label).count()
+    many = (found.count() >= _MOST_OFFERED).equals(number).labelled(label, _ALL)
+    return _few(found).or_(many)
+
+
+def _few(found: Expr) -> Expr:
     return found.provided(found.count() < _MOST_OFFERED)
-
-
-def _selected() -> Expr:
-    """Return the hosts of the selected GPUs, or one that is a pattern for all."""
-    found = of_gpus(READERS(GPU).over_range("last"))
-    hosts = found.max("instance")
-    many = (hosts.count() >= _MANY_HOSTS).labelled("instance", _ALL)
-    return hosts.provided(hosts.count() < _MANY_HOSTS).or_(many)
 
 
 VARIABLES = (
     DependentVariable(
+        name="function",
+        title="Function",
+        label="function",
+        values='[^"]+',
+        expr=counter(catalog.JIT_CACHE_MISSES, *PROCESS)
+        .latest("$__range")
+        .sum("function")
+        .topk(FUNCTIONS),
+        text=f"The jitted function; the {FUNCTIONS} with the most cache misses.",
+    ),
+    DependentVariable(
         name="gpu",
         title="GPU",
         label="uuid",
-        values='(?:GPU|MIG)-[^"]+',
-        expr=_offered(),
+        values='(?:GPU|MIG|TPU)-[^"]+',
+        expr=_few(_used().max("uuid")),
         all_value=_ALL,
-        text="GPUs used by the selected processes or read by the selected sidecars, "
-        f"whatever their job. Listed if there are fewer than {_MOST_OFFERED}.",
+        text="Accelerators that the selected processes use or the selected sidecars "
+        f"read, whatever their job. Listed if there are fewer than {_MOST_OFFERED}.",
+    ),
+    DependentVariable(
+        name="gpus",
+        title="Accelerators",
+        label="uuid",
+        values='[^"]+',
+        expr=_listed(_used(_GPU), OWNERS(), "uuid"),
+        text="Those that are chosen.",
+        hidden=True,
     ),
     DependentVariable(
         name="host",
         title="Hosts of GPUs",
         label="instance",
         values='[^"]+',
-        expr=_selected(),
-        text="The sidecars that read the selected GPUs.",
+        expr=_listed(_hosts(), gauge(catalog.COLLECTOR_SUCCESS), "instance"),
+        text="The selected sidecars, and those that read the chosen GPUs.",
         hidden=True,
     ),
 )
-
-
-_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
-_CHIP = ("instance", "uuid")
-
-
-def of_job(metric: Metric) -> Expr:
-    """Return a gauge of the chosen processes' accelerators, by job and uuid."""
-    gpus = gauge(catalog.DEVICE_INFO, *PROCESS, _GPUS).max("job", "uuid")
-    chips = gauge(catalog.DEVICE_INFO, *PROCESS, _TPUS).max("job", *_CHIP)
-    of_gpus = gauge(metric, *GPUS).max("uuid")
-    of_chips = gauge(metric, *HOST, _TPUS).max(*_CHIP)
-    found = gpus.joined(of_gpus, on=("uuid",), take=()).of_unit(metric.unit)
-    return found.or_(chips.joined(of_chips, on=_CHIP, take=()).of_unit(metric.unit))

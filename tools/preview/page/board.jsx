@@ -8,6 +8,8 @@ import { Panel } from './panel.jsx';
 const COLUMNS = 24;
 const ROW = 30;
 const GAP = 8;
+// Below that, Grafana stacks panels.
+const NARROW = 769;
 
 /** Return panels and headings in order; the panels of collapsed rows only if `expand`. */
 export function placed(panels, expand) {
@@ -26,10 +28,22 @@ export function placed(panels, expand) {
   return found;
 }
 
+/** Return panels one below the other, each as wide as the grid. */
+export function stacked(all) {
+  let y = 0;
+  return all.toSorted((a, b) => a.y - b.y || a.panel.gridPos.x - b.panel.gridPos.x).map((one) => {
+    const gridPos = { ...one.panel.gridPos, x: 0, w: COLUMNS };
+    const found = { ...one, panel: { ...one.panel, gridPos }, y };
+    y += gridPos.h;
+    return found;
+  });
+}
+
 /** Draw a board, `width` pixels wide. */
 export function Board({ board, width, expand, ...context }) {
   const column = (width - GAP * (COLUMNS - 1)) / COLUMNS;
-  const all = placed(board.panels, expand);
+  const wide = placed(board.panels, expand);
+  const all = width < NARROW ? stacked(wide) : wide;
   const bottom = Math.max(...all.map(({ panel, y }) => y + panel.gridPos.h));
   return (
     <>

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.promql import Expr, counter, eq, events, gauge, histogram
+from jaxmon.promql import counter, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
@@ -14,7 +14,6 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
     Target,
-    Thresholds,
     row,
     table,
     timeseries,
@@ -24,41 +23,22 @@ from jaxmon_dashboards.boards.model import (
 @row(11, "Functions", lines=(1, 2))
 def functions(slos: Slos) -> Iterator[Panel]:
     """Return a table of functions, then calls and misses over time."""
-    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
-    yield _table(slos)
-    yield timeseries(1102, "Calls by function")(
-        calls.worst(10), text="The ten functions with the most calls."
+    calls, misses = (
+        counter(metric, *q.FUNCTION).rate().sum("function")
+        for metric in (catalog.JIT_CALLS, catalog.JIT_CACHE_MISSES)
     )
-    yield timeseries(1104, "Cache misses by function")(
-        counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function").worst(10),
-        text="Calls that left the fast path, of the ten functions with the most. Not "
-        "all of them compile, but all of them run Python code.",
+    recompiles, seconds, errors = (
+        counted.within(RANGE, *q.FUNCTION).sum("function")
+        for counted in (events.RECOMPILES, events.COMPILE_SECONDS, events.ERRORS)
     )
-
-
-def _table(slos: Slos) -> Panel:
-    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
-    recompiles = events.RECOMPILES.within(RANGE, *q.FUNCTION)
-    seconds = events.COMPILE_SECONDS.within(RANGE, *q.FUNCTION)
-    backend = q.backend_compiles().mean("function", window=RANGE)
-    errors = events.ERRORS.within(RANGE, *q.FUNCTION)
-    # Also of a function that was called once.
-    every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
-    storm = q.above(1, slos.limits.recompiles)
-
-    def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
-        """Return a column of the functions with most calls."""
-        return Target(expr.and_(every.sum("function").topk(50)), title, thresholds)
-
-    return table(1101, "Functions")(
-        column(calls, "Calls"),
-        column(_hit_rate(calls), "Cache hits", q.objective(slos, "cache-hit-rate")),
-        column(recompiles.sum("function"), "Recompiles", storm),
-        column(seconds.sum("function"), "Compile time"),
-        column(q.defined(backend), "Mean backend compile"),
-        column(errors.sum("function"), "Errors", q.above(1)),
-        text="Jitted functions, the 50 with most calls: current rates, and totals over "
-        "the selected time range. Sorted by compile time.",
+    yield table(1101, "Functions")(
+        Target(calls, "Calls"),
+        Target(misses, "Misses"),
+        Target(recompiles, "Recompiles", q.above(1, slos.limits.recompiles)),
+        Target(seconds, "Compile time"),
+        Target(errors, "Errors", q.above(1)),
+        text="Jitted functions: current rates, and totals over the selected time "
+        "range. Sorted by compile time.",
         height=10,
         cell_links=(
             q.opening(
@@ -69,11 +49,12 @@ def _table(slos: Slos) -> Panel:
         no_value="No calls",
         sort="Compile time",
     )
-
-
-def _hit_rate(calls: Expr) -> Expr:
-    hits = counter(catalog.JIT_CACHE_HITS, *q.FUNCTION).rate().sum("function")
-    return q.share(hits, calls)
+    yield timeseries(1102, "Calls by function")(calls, text="Calls per second.")
+    yield timeseries(1104, "Cache misses by function")(
+        misses,
+        text="Calls that left the fast path. Not all of them compile, but all of them "
+        "run Python code.",
+    )
 
 
 @row(23, "Execution time", lines=(3, 3), collapsed=True)
@@ -81,23 +62,23 @@ def calls() -> Iterator[Panel]:
     """Return execution and dispatch times, in separate panels."""
     yield timeseries(2301, "Execution time by function")(
         *_times(catalog.EXECUTION_SECONDS),
-        text="Device time of sampled calls, mean and p95, of the ten slowest "
-        "functions. Longer after an upgrade with the same program: the compiler or the "
-        "hardware.",
+        text="Device time of sampled calls, median and p95. Longer after an upgrade "
+        "with the same program: the compiler or the hardware.",
     )
     yield timeseries(2302, "Dispatch time by function")(
         *_times(catalog.DISPATCH_SECONDS),
-        text="Host time of sampled calls, from call to return, of the ten slowest "
-        "functions. Not the execution time; long if the device queue is full or there "
-        "are many arguments.",
+        text="Host time of sampled calls, from call to return, median and p95. Not the "
+        "execution time; long if the device queue is full or there are many "
+        "arguments.",
     )
     slowdown = gauge(catalog.SLOWDOWN, *q.PROCESS).max("name", "kind", "against")
-    yield timeseries(2305, "Slower than before")(
-        Target(slowdown.worst(10), "{{kind}} {{name}}, {{against}}"),
+    yield table(2305, "Slower than before")(
+        Target(slowdown.topk(10), "Times as long"),
         text="How many times as long functions and steps take as earlier in the run, "
         "or as in a past run of the same command; 1 if the difference may be noise. "
         "`jaxmon explain` says what changed.",
         alerts=("JaxmonSlowdown",),
+        sort="Times as long",
     )
     yield timeseries(2306, "Where the time goes")(
         counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state"),
@@ -108,28 +89,27 @@ def calls() -> Iterator[Panel]:
         stacked="percent",
         alerts=("JaxmonTimeLost",),
     )
-    yield timeseries(2303, "Non-finite outputs")(
-        events.NONFINITE.within(RATE_INTERVAL, *q.PROCESS).sum("name").worst(10),
-        text="NaN and infinite values in small outputs of sampled calls, per graph "
-        "interval. Many programs have some on purpose, such as masks; see *Non-finite "
-        "values* for those that should be finite.",
+    yield table(2303, "Non-finite outputs")(
+        Target(
+            events.NONFINITE.within(RANGE, *q.PROCESS).sum("name").topk(q.FEW), "Values"
+        ),
+        text="NaN and infinite values in small outputs of sampled calls, in the "
+        "selected time range. Many programs have some on purpose, such as masks; see "
+        "*Non-finite values* for those that should be finite.",
+        sort="Values",
     )
     yield timeseries(2304, "Promotions to float64")(
-        events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION).sum("function").worst(10),
+        events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION).sum("function"),
         text="Programs that compute in float64 although no argument is float64: many "
         "times slower on most accelerators.",
     )
 
 
 def _times(metric: Metric) -> tuple[Target, ...]:
-    """Return the mean, which buckets cannot blur, and how long it may take."""
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
-        Target(q.defined(of).worst(10), name)
-        for of, name in (
-            (seconds.mean("function"), "mean"),
-            (seconds.quantile(0.95, "function"), "95 %"),
-        )
+        Target(q.defined(seconds.quantile(part, "function")), f"p{part * 100:g}")
+        for part in (0.5, 0.95)
     )
 
 
@@ -166,33 +146,33 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
     listed, recompiles = (
-        events.RECOMPILES.within(window, *q.FUNCTION).sum(*(("function", "cause")))
+        events.RECOMPILES.within(window, *q.FUNCTION)
         for window in (RANGE, RATE_INTERVAL)
     )
     yield table(1301, "Recompiles by function and cause")(
-        Target(listed.topk(50), "Recompiles"),
+        Target(listed.sum("function", "cause").topk(50), "Number"),
         text="Recompiles in the selected time range. The runbook says what to do about "
         "each cause.",
         no_value="No recompiles",
-        sort="Recompiles",
+        sort="Number",
         alerts=("JaxmonRecompileStorm",),
     )
     yield timeseries(1302, "Recompiles over time")(
-        recompiles.worst(10),
-        text="Recompiles of the functions and causes with the most, per graph "
-        "interval.",
+        recompiles.sum("cause"),
+        text="Recompiles by cause, per graph interval.",
+        stacked="normal",
         alerts=("JaxmonRecompileStorm",),
     )
-    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
     yield timeseries(1303, "Compile phases")(
-        q.defined(seconds.mean("phase")),
-        text="Mean time per phase. trace and lower are Python time on the host; "
-        "cache_retrieval grows with a slow shared file system.",
+        spent.sum("phase"),
+        text="Compile time per phase and graph interval. trace and lower are Python "
+        "time on the host; cache_retrieval grows with a slow shared file system.",
+        stacked="normal",
     )
     yield timeseries(1306, "Compile time by function")(
-        spent.sum("function").worst(10),
+        spent.sum("function"),
         text="Compile time per function in all phases, including first calls and "
         "recompiles, per graph interval: precompile or cache the largest first.",
     )
@@ -203,25 +183,24 @@ def debug(slos: Slos) -> Iterator[Panel]:
         stacked="normal",
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
-    yield timeseries(1311, "Oldest compile by process")(
-        (oldest > 0).worst(q.FEW),
+    yield table(1311, "Oldest compile by process")(
+        Target((oldest > 0).topk(q.FEW), "For", q.above(slos.limits.stuck_after)),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
-        "longest. Above the line it is probably stuck.",
-        thresholds=q.above(slos.limits.stuck_after),
+        "longest. A long one is probably stuck.",
         alerts=("JaxmonCompileStuck",),
         no_value="None",
+        sort="For",
     )
-    asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
-    hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
     yield timeseries(1310, "Persistent cache hit rate")(
-        q.share(hits.sum("job"), asked.sum("job")).least(q.FEW),
-        text="Hit rate by service. If low after a deployment that did not change the "
-        "model, the cache key differs, often because of a version or directory.",
+        events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS).sum("result"),
+        text="Hits and misses, as fractions of all lookups. If there are few hits "
+        "after a deployment that did not change the model, the cache key differs, "
+        "often because of a version or directory.",
+        stacked="percent",
     )
-    waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
     late = events.LATE_COMPILES.within(RATE_INTERVAL, *q.FUNCTION)
     yield timeseries(1312, "Warm-up, and compiles after it")(
-        Target(waiting.sum("job").worst(q.FEW), "{{job}}: not ready"),
+        Target(gauge(catalog.READY, *q.PROCESS).below(1).sum(), "not ready"),
         Target(late.sum("function").worst(q.FEW), "{{function}}: compiled after ready"),
         text="Processes that announced a warm-up and are not ready; if it does not "
         "end, `/-/ready` of the process says how far it is. And what processes compile "
@@ -240,11 +219,10 @@ def programs() -> Iterator[Panel]:
     )
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
-    different = info.count("function", "fingerprint").count("function").topk(50)
+    different = info.count("function", "fingerprint").count("function")
 
     def largest(metric: Metric, heading: str) -> Target:
-        most = gauge(metric, *q.FUNCTION).max("function")
-        return Target(most.and_(different), heading)
+        return Target(gauge(metric, *q.FUNCTION).max("function"), heading)
 
     yield table(2401, "Latest program of each function")(
         Target(different, "Versions", q.above(2)),
@@ -256,7 +234,7 @@ def programs() -> Iterator[Panel]:
         largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
         largest(catalog.PROGRAM_FUSIONS, "Fusions"),
         largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
-        text="XLA's analysis, of 50 functions; the largest value if processes differ. "
+        text="XLA's analysis; the largest value if processes differ. "
         "Processes of one mesh with different versions of a program deadlock; "
         "independent servers may differ. FLOPs are those of matrix products and "
         "convolutions, on all devices, with loops.",
@@ -264,12 +242,12 @@ def programs() -> Iterator[Panel]:
         sort="Temporary",
     )
     yield timeseries(2402, "Persistent cache obstacles")(
-        obstacles.sum("job", "reason").worst(q.FEW),
+        obstacles.sum("reason"),
         text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
     )
     yield timeseries(2403, "Persistent cache writes and errors")(
-        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), "written"),
-        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), "failed"),
+        Target(written.sum(), "written"),
+        Target(failed.sum("operation"), "failed"),
         text="Entries written, and failed reads and writes, per graph interval; JAX "
         "only warns about failures.",
     )

@@ -33,18 +33,20 @@ def oncall() -> Iterator[Panel]:
 @row(17, "Errors", lines=(3,))
 def debug() -> Iterator[Panel]:
     """Return which function fails how."""
-    by = ("function", "kind")
+    listed, now = (
+        events.ERRORS.within(window, *q.FUNCTION) for window in (RANGE, RATE_INTERVAL)
+    )
     yield table(1701, "Errors by function and kind")(
-        Target(events.ERRORS.within(RANGE, *q.FUNCTION).sum(*by).topk(50), "Errors"),
+        Target(listed.sum("function", "kind").topk(50), "Errors"),
         text="Exceptions in the selected time range. The process log has their "
         "messages.",
         no_value="No errors",
         sort="Errors",
     )
     yield timeseries(1702, "Errors over time")(
-        events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION).sum(*by).worst(10),
-        text="Exceptions per graph interval. Failures that start together are often "
-        "related: compare with process restarts and other functions.",
+        now.sum("kind"),
+        text="Exceptions by kind, per graph interval. Failures that start together are "
+        "often related: compare with process restarts and other functions.",
         alerts=("JaxmonOutOfMemory",),
     )
     yield timeseries(1703, "Warnings of JAX")(
@@ -64,7 +66,7 @@ def checks() -> Iterator[Panel]:
     gradients = counter(catalog.GRADIENT_CHECKS, *q.FUNCTION).total()
     reuse = counter(catalog.KEY_REUSE, *q.FUNCTION).total()
     yield timeseries(2201, "Deviation between two runs")(
-        gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function").worst(q.FEW),
+        gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function"),
         text="Largest relative deviation in each function's last check; 0 if both runs "
         "were bit-identical. Checks are run by the program, or on sampled calls with "
         "`shadow_interval`.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
-from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
+from jaxmon.promql.expressions import RANGE
 from jaxmon_alerts.overviews import hosts
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
@@ -32,7 +32,7 @@ def oncall() -> Iterator[Panel]:
         overview(q.JOB).worst(q.FEW) for overview in (hosts.DIED, hosts.CRASHES)
     )
     yield states(801, "Targets that were down")(
-        up().equals(0).and_(q.down().bottomk(q.FEW)),
+        *q.down(),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
         alerts=("JaxmonTargetDown", "JaxmonWatchdog"),
@@ -73,9 +73,9 @@ def oncall() -> Iterator[Panel]:
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
-    failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
+    failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     yield states(2001, "Inactive hooks by process")(
-        hosts.INACTIVE_HOOKS(*q.PROCESS).min(*q.BY_PROCESS, "hook").least(q.FEW),
+        hosts.INACTIVE_HOOKS(q.JOB).least(q.FEW),
         text="A hook that could not attach to this JAX, or disabled itself after "
         "failures. What it measures is missing.",
         no_value="None",
@@ -90,30 +90,31 @@ def debug() -> Iterator[Panel]:
     yield timeseries(2004, "Dropped items")(
         q.per_minute(dropped), text="Items jaxmon dropped to stay within its limits."
     )
-    yield timeseries(2005, "Internal errors by process")(
-        failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
-        text="Contained failures of jaxmon's own code, by process and site.",
+    yield table(2005, "Internal errors by process")(
+        Target(failed.sum(*q.BY_PROCESS, "site").topk(q.FEW), "Errors"),
+        text="Contained failures of jaxmon's own code in the selected time range, by "
+        "process and site.",
         no_value="None",
+        sort="Errors",
     )
     unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
-    yield timeseries(2013, "Failed exports by process")(
-        (q.per_minute(unsent.rate().sum(*q.BY_PROCESS, "signal")) > 0).worst(q.FEW),
-        text="Failed exports per minute. The next one has what a failed one of metrics "
-        "had; spans are lost.",
+    yield timeseries(2013, "Failed exports")(
+        q.per_minute(unsent.rate().sum("signal")) > 0,
+        text="Failed exports per minute, of all processes. The next one has what a "
+        "failed one of metrics had; spans are lost.",
         no_value="None",
         alerts=("JaxmonMonitoringDegraded",),
     )
-    source = ("instance", "collector")
-    errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
+    errors = hosts.COLLECTOR_ERRORS(*q.HOSTS)
     yield timeseries(2008, "Collector errors by reason")(
-        q.per_minute(errors).worst(q.FEW),
+        q.per_minute(errors).and_(errors.over_range("max").topk(q.FEW)),
         text="Collector failures, over five minutes. The sidecar's log has the "
         "messages.",
         no_value="None",
         alerts=("JaxmonMonitoringDegraded",),
     )
     yield states(2011, "Web configuration")(
-        q.host(catalog.WEB_CONFIG_SUCCESS).max("instance").least(q.FEW),
+        Target(q.host(catalog.WEB_CONFIG_SUCCESS).least(q.FEW), "{{instance}}"),
         text="Whether a sidecar's current web configuration and certificates are in "
         "effect. After an invalid change, the previous ones stay in effect.",
         mappings=_IN_FORCE,
@@ -134,13 +135,15 @@ def debug() -> Iterator[Panel]:
     )
 
 
-_HOST = ("job", "instance")
+# What sidecars relay has a worker.
+_SIDECAR = eq("worker", "")
 
 
 @row(44, "Can the data be trusted?", lines=(8,))
 def glance() -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     agents, ruled = gauge(catalog.AGENT_UP, *q.PROCESS), hosts.HOOKS(q.JOB)
+    failures = events.INTERNAL_ERRORS.within(RANGE, q.JOB)
     yield stat(108, "Targets down")(
         q.or_zero(up(q.JOB).equals(0).count(), up(q.JOB)),
         text="Agents or sidecars that Prometheus cannot scrape; no other panel "
@@ -149,7 +152,7 @@ def glance() -> Iterator[Panel]:
         no_value="No targets",
     )
     yield stat(4401, "Agents silent")(
-        q.or_zero(agents.equals(0).count(), agents),
+        agents.below(1).sum(),
         text="Slots whose process does not respond to its sidecar.",
         thresholds=q.above(1),
     )
@@ -166,7 +169,7 @@ def glance() -> Iterator[Panel]:
         no_value="No sidecar",
     )
     yield stat(4404, "Own failures")(
-        q.or_zero(events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS).sum(), ruled),
+        q.or_zero(failures.sum(), ruled),
         text="Contained failures of jaxmon's own code in the selected time range. "
         "Please report them.",
         thresholds=q.above(1),
@@ -180,7 +183,7 @@ def glance() -> Iterator[Panel]:
         text="Time to collect and encode a response, of the slowest scrapes.",
     )
     yield stat(4407, "Sidecar CPU")(
-        _of_sidecars(_cpu()).max(),
+        _cpu().max(),
         text="CPU of the busiest sidecar; 100 % is one core.",
         thresholds=q.above(0.2, 1),
     )
@@ -189,24 +192,18 @@ def glance() -> Iterator[Panel]:
 @row(45, "What jaxmon costs", lines=(2,))
 def cost() -> Iterator[Panel]:
     """Return what agents and sidecars take from the machines they run on."""
-    memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
+    memory = q.host(catalog.PROCESS_RESIDENT_MEMORY_BYTES, _SIDECAR)
     yield timeseries(4501, "CPU of sidecars")(
-        _of_sidecars(_cpu()).worst(10),
-        text="CPU of the busiest sidecars; 100 % is one core. It grows with the agents "
-        "and devices of the host, and with the scrapes.",
+        *q.among_processes(_cpu()),
+        text="CPU of the busiest sidecar and of the median one; 100 % is one core. It "
+        "grows with the agents and devices of the host, and with the scrapes.",
         unbounded=True,
     )
     yield timeseries(4502, "Memory of sidecars")(
-        _of_sidecars(memory.max(*_HOST)).worst(10),
+        Target(memory.worst(10), "{{instance}}"),
         text="Resident memory of the largest sidecars.",
     )
 
 
 def _cpu() -> Expr:
-    # What sidecars relay has a worker.
-    seconds = counter(catalog.PROCESS_CPU_SECONDS, *q.HOST, eq("worker", ""))
-    return seconds.rate().max(*_HOST)
-
-
-def _of_sidecars(expr: Expr) -> Expr:
-    return expr.and_(gauge(catalog.COLLECTOR_SUCCESS, *q.HOST).max(*_HOST), *_HOST)
+    return q.host_rate(catalog.PROCESS_CPU_SECONDS, _SIDECAR)

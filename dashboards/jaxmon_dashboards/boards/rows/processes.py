@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog, promql
-from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
+from jaxmon import catalog
+from jaxmon.promql import RATE_INTERVAL, Expr, Matcher, counter, eq, events, gauge, ne
+from jaxmon.symptoms.recorded import replica_mean
+from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
@@ -15,27 +17,27 @@ from jaxmon_dashboards.boards.rows import compiles, services
 @row(19, "Processes", lines=(4, 3))
 def debug() -> Iterator[Panel]:
     """Return CPU, memory, descriptors and collections, then the container."""
-    cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
-    resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     collections = counter(catalog.PYTHON_GC_COLLECTIONS, *q.PROCESS).rate()
+    descriptors = gauge(catalog.PROCESS_OPEN_FDS, *q.PROCESS) / gauge(
+        catalog.PROCESS_MAX_FDS, *q.PROCESS
+    )
     yield timeseries(1901, "CPU by process")(
-        cpu.worst(q.FEW),
-        text="Of the 20 busiest processes; 100 % is one core. A training process at "
-        "exactly one core is often limited by Python: data loading or dispatch.",
+        *q.among_processes(counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate()),
+        text="Of the busiest process and of the median one, sidecars included; 100 % "
+        "is one core. A training process at exactly one core is often limited by "
+        "Python: data loading or dispatch. Fleet names the busiest.",
         unbounded=True,
     )
     yield timeseries(1902, "Resident memory")(
-        resident.sum(*q.BY_PROCESS).worst(q.FEW),
-        text="Host memory of the 20 largest processes.",
+        *q.among_processes(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)),
+        text="Host memory of the largest process and of the median one, sidecars "
+        "included. Fleet names the largest.",
         alerts=("JaxmonHostMemoryGrowth",),
     )
     yield timeseries(1903, "File descriptors in use")(
-        promql.ratio(
-            gauge(catalog.PROCESS_OPEN_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
-            gauge(catalog.PROCESS_MAX_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
-        ).worst(q.FEW),
-        text="Open file descriptors as a fraction of the limit. At 100 % the process "
-        "can open no more files or connections.",
+        Target(descriptors.max(), "highest"),
+        text="Open file descriptors as a fraction of the limit, of the process with "
+        "most. At 100 % it can open no more files or connections.",
         thresholds=q.above(0.8),
     )
     runs = q.per_minute(collections.sum("generation"))
@@ -49,22 +51,22 @@ def debug() -> Iterator[Panel]:
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
     killed = counter(catalog.CONTAINER_OOM_KILLS, *q.PROCESS).increase()
     yield timeseries(1909, "Container memory vs limit")(
-        promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(q.FEW),
-        text="Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
-        "killer strikes, which JAX cannot report.",
-        thresholds=q.above(0.9),
+        Target(used.max(), "highest"),
+        Target(limit.min(), "lowest limit"),
+        text="Working set of the largest cgroup of a process, and the lowest limit of "
+        "any. Where they meet, the OOM killer strikes, which JAX cannot report.",
         no_value="No limit",
     )
     yield timeseries(1910, "Container CPU throttling")(
-        held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW),
+        *q.among_processes(held.of_unit("")),
         text="Seconds per second, summed over threads, that the cgroup was "
         "CPU-throttled. Causes step-time jitter.",
         no_value="No limit",
     )
     yield timeseries(1911, "OOM kills")(
-        (killed.max(*q.BY_PROCESS) > 0).worst(q.FEW),
-        text="Processes in the cgroup killed by the OOM killer: for example a "
-        "data-loader worker, whose loss hangs the loop.",
+        Target((killed.max() > 0), "most"),
+        text="Processes in a cgroup killed by the OOM killer, where most were: for "
+        "example a data-loader worker, whose loss hangs the loop.",
         no_value="None",
     )
 
@@ -72,13 +74,14 @@ def debug() -> Iterator[Panel]:
 @row(61, "Hosts", lines=(3, 2))
 def hosts() -> Iterator[Panel]:
     """Return CPU, memory, pressure, network and disks of hosts."""
-    by = ("job", "instance")
-    waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
-    sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
-    received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
-    cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
+    by = ("instance", "directory")
+    pressure = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
+    disk = q.host(catalog.HOST_DISK_AVAILABLE_BYTES) / q.host(
+        catalog.HOST_DISK_SIZE_BYTES
+    )
+    memory = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES)
     yield timeseries(1906, "Host CPU by mode")(
-        cpu,
+        q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode"),
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
         "to an overcommitted machine.",
         no_value="No sidecar",
@@ -86,32 +89,34 @@ def hosts() -> Iterator[Panel]:
         stacked="percent",
     )
     yield timeseries(1908, "Host memory available to programs")(
-        q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by).least(q.FEW),
+        Target(memory.least(q.FEW), "{{instance}}"),
         text="Memory available without swapping, on the 20 hosts with least.",
         no_value="No sidecar",
     )
     yield timeseries(1912, "Host pressure")(
-        waited.max(*by, "resource").worst(q.FEW),
-        text="Fraction of time some task was stalled on CPU, memory or I/O (PSI). "
-        "Memory pressure precedes OOM kills.",
+        pressure.max("resource"),
+        text="Fraction of time some task was stalled on CPU, memory or I/O (PSI), on "
+        "the worst host. Memory pressure precedes OOM kills.",
         no_value="Not available",
     )
     yield timeseries(1913, "Host network")(
-        Target(sent.worst(q.FEW), "sent"),
-        Target(received.worst(q.FEW), "received"),
-        text="Traffic of all physical network interfaces of the 20 hosts with most: "
-        "input data, checkpoints and cross-host collectives.",
+        *(
+            Target(q.host_rate(metric).sum(*q.BY_HOST).max(), direction)
+            for metric, direction in (
+                (catalog.HOST_NETWORK_TRANSMIT_BYTES, "sent"),
+                (catalog.HOST_NETWORK_RECEIVE_BYTES, "received"),
+            )
+        ),
+        text="Traffic of all physical network interfaces of the host with most: input "
+        "data, checkpoints and cross-host collectives.",
         no_value="Not available",
     )
-    yield timeseries(1914, "Free disk space")(
-        promql.ratio(
-            q.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
-            q.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
-        ).least(q.FEW),
+    yield table(1914, "Free disk space")(
+        Target(disk.min(*by).bottomk(q.FEW), "Free", q.below(0.1)),
         text="File systems configured with --disk, such as the persistent cache's. If "
         "that is full, JAX recompiles everything.",
-        thresholds=q.below(0.1),
         no_value="No --disk configured",
+        sort="Free",
     )
 
 
@@ -150,7 +155,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
-    fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
+    fill = overviews.BATCH_FILL(q.JOB).max(*_BY)
     p50, p95, p99 = (q.latency_of(part, *_BY) for part in (0.5, 0.95, 0.99))
     yield table(3307, "Routes")(
         Target(_counted().sum(*_BY), "Requests"),
@@ -171,7 +176,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
             gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
         ),
         Target(oldest, "Oldest", hang),
-        Target(q.defined(fill.mean(*_BY)), "Batch fill"),
+        Target(q.defined(fill), "Batch fill"),
         text="One line per route, coloured by its objectives. Quantiles are of all "
         "successful requests. The name selects the service.",
         height=7,
@@ -184,15 +189,14 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(34, "Compile stalls", lines=(4,))
 def stalls(slos: Slos) -> Iterator[Panel]:
     """Return what compiles cost those who wait for them."""
-    seconds = histogram(
-        catalog.REQUEST_SECONDS, ne("start", "warm"), *q.PROCESS, rare=True
-    )
+    waited = events.REQUEST_SECONDS.within(RATE_INTERVAL, ne("start", "warm"), q.JOB)
     current = compiles.oncall(slos)
     yield timeseries(3401, "Time of requests that waited for a compile")(
-        (seconds.sum.rise().sum(*_BY) > 0).worst(10),
+        waited.sum("start"),
         text="Latency of cold and delayed requests, added up per graph interval: what "
         "compiles cost callers. Warm up before a replica takes traffic.",
         alerts=("JaxmonColdStartBudgetBurn",),
+        stacked="normal",
         no_value="None",
     )
     yield current.panel("Oldest compile in progress")
@@ -201,35 +205,38 @@ def stalls(slos: Slos) -> Iterator[Panel]:
 
 
 @row(36, "Replicas", lines=(2, 2))
-def replicas() -> Iterator[Panel]:
+def replicas(slos: Slos) -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
-    served = _counted().sum(*q.BY_PROCESS)
-    failed = q.share(
-        _counted(eq("outcome", "error")).sum(*q.BY_PROCESS),
-        _counted(ne("outcome", "client_error")).sum(*q.BY_PROCESS),
+    served, failed = (
+        _counted(*matchers).sum(*q.BY_PROCESS)
+        for matchers in ((), (eq("outcome", "error"),))
     )
+    running = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     yield timeseries(3601, "Load of the busiest replicas")(
-        served.relative_to(served.median("job"), "job").of_unit("times").worst(10),
-        text="Requests of a replica as a multiple of its service's median. Far above "
-        "1: the load balancer favours it, or pins connections.",
+        *q.among_processes(served),
+        text="Requests per second of the busiest replica and of the median one. Far "
+        "above it: the load balancer favours a replica, or pins connections.",
     )
     yield timeseries(3602, "Slowest replicas")(
-        q.defined(q.request_seconds("warm").mean(*q.BY_PROCESS)).worst(10),
-        text="Mean latency of warm requests. One replica far above the others: its "
-        "host, its device, or its neighbours.",
+        replica_mean("10m", slos.limits).where(q.JOB).worst(10),
+        text="Mean latency of warm requests within ten minutes, of replicas with "
+        "enough of them. One far above the others: its host, its device, or its "
+        "neighbours.",
         no_value="No warm requests",
     )
-    yield timeseries(3603, "Replicas with most requests in progress")(
-        gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS).worst(10),
+    yield table(3603, "Replicas with most requests in progress")(
+        Target(running.topk(10), "In progress"),
         text="One far above its peers hangs or is slow; the load balancer should take "
         "it out.",
         alerts=("JaxmonRequestsHang", "JaxmonReplicaSlow"),
+        sort="In progress",
     )
-    yield timeseries(3604, "Replicas with most errors")(
-        (failed > 0).worst(10),
-        text="Fraction of a replica's requests that failed. One replica alone: restart "
-        "it; all of them: the input, or what they call.",
+    yield table(3604, "Replicas with most errors")(
+        Target((failed > 0).topk(10), "Errors"),
+        text="Requests per second that fail. One replica alone: restart it; all of "
+        "them: the input, or what they call.",
         no_value="No errors",
+        sort="Errors",
     )
 
 

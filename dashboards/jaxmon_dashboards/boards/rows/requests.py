@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import counter, histogram
+from jaxmon.promql import RATE_INTERVAL, counter, eq, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Panel, Target, heatmap, row, timeseries
+from jaxmon_dashboards.boards.model import (
+    Panel,
+    Target,
+    heatmap,
+    row,
+    table,
+    timeseries,
+)
 
 
 @row(3, "Requests", lines=(4, 3, 2))
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return the signals of a model server."""
+    fill = overviews.BATCH_FILL(q.JOB)
     yield timeseries(201, "Requests by outcome")(
         overviews.REQUESTS(q.JOB).sum("outcome"),
         text="Completed requests per second. A drop is as bad as a rise in errors: "
@@ -78,7 +86,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No queues",
     )
     yield timeseries(208, "Batch fill")(
-        q.defined(overviews.BATCH_FILL(q.JOB)).least(q.FEW),
+        q.defined(fill).and_(fill.over_range("min").bottomk(q.FEW)),
         text="Requested fraction of each batch, of the 20 routes with the least; the "
         "rest is padding. Low under load: batches close too early.",
         no_value="No batches",
@@ -88,8 +96,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 @row(53, "Serverless", lines=(2,), collapsed=True)
 def serverless() -> Iterator[Panel]:
     """Return how instances of serverless functions start."""
-    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
-    p50, p95 = (q.defined(started.quantile(part, "job")) for part in (0.5, 0.95))
+    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS)
+    latest = started.bucket.latest(RATE_INTERVAL)
     yield timeseries(210, "Invocations by instance start")(
         counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start"),
         text="Invocations of serverless functions per second; cold: the first of their "
@@ -99,28 +107,47 @@ def serverless() -> Iterator[Panel]:
         no_value="No invocations",
     )
     yield timeseries(211, "Instance start, p50 and p95")(
-        Target(p50.worst(10), "p50"),
-        Target(p95.worst(10), "p95"),
+        *(
+            Target(latest.quantile(part).of_unit("seconds"), f"p{part * 100:g}")
+            for part in (0.5, 0.95)
+        ),
         text="Time from the start of a process to its first invocation: imports and "
-        "loading, before any compile; of the 10 slowest services. A smaller image or "
+        "loading, before any compile; of the processes that run. A smaller image or "
         "more warm instances shorten it.",
         no_value="No invocations",
+    )
+
+
+@row(62, "Tenants; empty unless the program names them", lines=(1,), collapsed=True)
+def tenants(slos: Slos) -> Iterator[Panel]:
+    """Return one line for each tenant."""
+    by = ("job", "tenant")
+    failed = counter(catalog.TENANT_REQUESTS, eq("outcome", "error"), *q.PROCESS)
+    served = counter(catalog.TENANT_REQUESTS, *q.PROCESS)
+    p95 = histogram(catalog.TENANT_REQUEST_SECONDS, *q.HOST).quantile(0.95, *by)
+    yield table(212, "Requests by tenant")(
+        Target(served.rate().sum(*by).topk(q.FEW), "Requests"),
+        Target(failed.rate().sum(*by).topk(q.FEW), "Errors", q.above(1e-9)),
+        Target(q.defined(p95).topk(q.FEW), "p95", q.latency(slos, "warm-latency")),
+        text="The 20 tenants with most requests, failures, and the slowest; - for "
+        "others. A tenant is what the program sets as `request.tenant`.",
+        no_value="No tenants",
+        sort="Requests",
     )
 
 
 @row(14, "Requests", lines=(2,))
 def debug() -> Iterator[Panel]:
     """Return how latency is distributed, and which routes are slow."""
-    by = ("job", "route", "outcome", "start")
-    p95 = histogram(catalog.REQUEST_SECONDS, *q.PROCESS).quantile(0.95, *by)
+    seconds = histogram(catalog.REQUEST_SECONDS, *q.PROCESS)
     yield heatmap(1401, "Warm requests by latency")(
         q.request_seconds("warm").buckets(),
         text="Latency distribution of warm requests. Two bands: two kinds of requests, "
         "or some that are waiting for something.",
         no_value="No warm requests",
     )
-    yield timeseries(1403, "p95 by route, outcome and start")(
-        q.defined(p95).worst(q.FEW),
-        text="p95 latency, the 20 largest. Errors at the length of a timeout: "
+    yield timeseries(1403, "p95 by outcome and start")(
+        q.defined(seconds.quantile(0.95, "outcome", "start")),
+        text="p95 latency; Routes has it by route. Errors at the length of a timeout: "
         "something that the route calls is unresponsive.",
     )

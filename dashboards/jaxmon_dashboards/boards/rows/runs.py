@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re
 from jaxmon.promql.expressions import RATE_INTERVAL
-from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
+from jaxmon.symptoms.job import slower, waits
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -15,57 +15,49 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, time
 from jaxmon_dashboards.boards.rows import compiles, monitoring, services
 
 
-_BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
+_BY = ("job", "loop")
 
 
-@row(32, "Ranks", lines=(3, 3))
+@row(32, "Ranks", lines=(2, 3))
 def ranks(slos: Slos) -> Iterator[Panel]:
     """Return which rank holds up the others."""
     stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
-    waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
-    lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
-    missing = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
-    yield timeseries(3205, "Stuck ranks")(
-        stuck.worst(q.FEW),
+    yield table(3205, "Stuck ranks")(
+        Target(stuck.topk(q.FEW), "Last call"),
         text="Time since the last call of processes of a job without progress; empty "
         "otherwise. In a hang most of them wait for the device, and the cause is a "
         "process in another state. `jaxmon job why` says on which line it is.",
         alerts=("JaxmonRankStuck",),
         no_value="None is stuck",
+        sort="Last call",
     )
     yield timeseries(3206, "Stragglers")(
-        waits_less(waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")).worst(q.FEW),
+        q.worst_of(waits(slos.limits)[2]),
         text="How much less of its time a process waits for its device than the median "
         "one of its job, of the 20 with the least: the others wait for it in "
-        "collectives, if it hardly waits at all. Near 0 for all in a healthy job. "
+        "collectives, if it hardly waits at all. Empty or near 0 in a healthy job. "
         "`jaxmon job why` says what it does meanwhile.",
         unbounded=True,
         alerts=("JaxmonStraggler",),
-    )
-    yield timeseries(3207, "Ranks behind or missing, by NCCL")(
-        Target(lagging.max("job").worst(q.FEW), "lagging"),
-        missing.max("job", "state").worst(q.FEW),
-        text="Ranks that are behind in a communicator in which nothing moves, and "
-        "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
-        "well. The runbook asks for their hosts.",
-        alerts=("JaxmonRankStuck",),
-        no_value="No job with NCCL 2.24",
+        no_value="None waits less",
     )
     yield monitoring.oncall().panel("Processes that crashed")
     yield timeseries(3201, "Step time against the median rank")(
-        spread().worst(10),
+        q.worst_of(overviews.SLOW_RANKS(), 10),
         text="Step time of the slowest ranks as a multiple of the median of their "
-        "loop. All equal with collectives, which make every rank wait for the slowest: "
-        "then compare device time.",
+        "loop, within five minutes. All equal with collectives, which make every rank "
+        "wait for the slowest: then compare device time.",
         thresholds=q.above(slos.limits.straggler),
+        no_value="None is slower",
     )
     yield timeseries(3202, "Device time against the median rank")(
-        _device_spread(slos).worst(10),
-        text="Time that functions keep the device of a rank busy, as a multiple of the "
-        "median rank's: a straggler's device takes longer for the same work.",
+        slower(slos.limits).where(q.JOB).worst(10),
+        text="Time that a call takes on the device of a rank, as a multiple of the "
+        "median rank's, of functions that each runs for itself: a straggler's device "
+        "takes longer for the same work.",
         thresholds=q.above(slos.limits.straggler),
         alerts=("JaxmonStraggler",),
-        no_value="No sampled calls",
+        no_value="None takes longer",
     )
 
 
@@ -74,27 +66,14 @@ def step_age() -> Expr:
     return gauge(catalog.STEP_AGE_SECONDS, *q.PROCESS)
 
 
-def spread() -> Expr:
-    """Return the step time of each rank as a multiple of its loop's median."""
-    mean = q.defined(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
-    return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
-
-
-def _device_spread(slos: Slos) -> Expr:
-    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=((*q.BY_PROCESS, "function")))
-    busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS)
-    # A function that hardly runs is slow or fast by chance.
-    busy = busy > slos.limits.straggler_share
-    same = ("job", "function")
-    return busy.relative_to(busy.median(*same), *same).of_unit("times")
-
-
 _NO_INSPECTOR = "No NCCL Inspector"
 
 
-@row(27, "Collectives", lines=(2,))
+@row(27, "Collectives; empty without NCCL", lines=(3,), collapsed=True)
 def inspected() -> Iterator[Panel]:
-    """Return how fast collectives are, and which process arrives last."""
+    """Return how fast collectives are, which process arrives last, or is missing."""
+    lagging = q.host(catalog.NCCL_LAGGING_RANKS).max()
+    missing = q.host(catalog.NCCL_PROCESSES, re("state", "unresponsive|dead"))
     yield timeseries(2701, "Bus bandwidth of collectives")(
         overviews.BANDWIDTH(q.JOB).least(q.FEW),
         text="Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles while "
@@ -103,12 +82,21 @@ def inspected() -> Iterator[Panel]:
         no_value=_NO_INSPECTOR,
     )
     yield timeseries(2702, "Ranks that arrive late at collectives")(
-        overviews.LATE(q.JOB).least(q.FEW),
+        q.least_of(overviews.LATE()),
         text="Mean time of a collective's kernels as a multiple of the median "
         "process's, of the 20 with the least. A kernel waits for the last rank to "
         "arrive, so the last one has the shortest kernels. `jaxmon job why` compares "
         "the ranks of each communicator.",
         no_value="None arrives late",
+    )
+    yield timeseries(3207, "Ranks behind or missing, by NCCL")(
+        Target(lagging, "lagging"),
+        missing.max("state"),
+        text="Ranks that are behind in a communicator in which nothing moves, and "
+        "processes that NCCL cannot reach, in the job with the most; 0 if all is "
+        "well. The runbook asks for their hosts.",
+        alerts=("JaxmonRankStuck",),
+        no_value="No job with NCCL 2.24",
     )
 
 
@@ -127,10 +115,11 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "rather than waiting for data, compiling, saving or evaluating.",
     )
     yield stat(3003, "Slowest rank")(
-        spread().max(),
+        overviews.SLOW_RANKS(q.JOB).max(),
         text="Step time of the slowest rank of any loop as a multiple of the median's. "
         "Without collectives all ranks wait for it at the next barrier; see Ranks.",
         thresholds=q.above(slos.limits.straggler),
+        no_value="None is slower",
     )
     yield stat(3004, "Data wait")(
         overviews.WAITING(q.JOB, eq("state", "data_wait")).max(),
@@ -152,13 +141,14 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "that stays NaN has lost the run from there on.",
         thresholds=q.above(limit.nonfinite_values),
     )
+    slow = overviews.SLOW_RANKS(q.JOB)
     steps, waits = histogram(catalog.STEP_SECONDS, *q.PROCESS), q.above(limit.data_wait)
     yield table(3007, "Loops")(
         Target(step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
-        Target(q.defined(steps.mean(*_BY)), "Step time"),
+        Target(overviews.STEP_MEAN(q.JOB).max(*_BY), "Step time"),
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
-        Target(spread().max(*_BY), "Slowest rank", q.above(slos.limits.straggler)),
+        Target(slow.max(*_BY), "Slowest rank", q.above(slos.limits.straggler)),
         Target(overviews.DATA_WAIT(q.JOB).max(*_BY), "Data wait", waits),
         Target(counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY), "Items"),
         Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
@@ -179,7 +169,7 @@ def time() -> Iterator[Panel]:
     )
     yield services.cost().panel("Goodput of services")
     yield timeseries(3102, "Time lost on the host")(
-        overviews.WAITING(q.JOB, re("state", _LOST)).worst(10),
+        q.worst_of(overviews.WAITING(), 10, re("state", _LOST)),
         text="Fraction of time that the worst rank of each service spends on what "
         "keeps its device waiting. `jaxmon explain` names the lines.",
         alerts=("JaxmonTimeLost",),
@@ -187,8 +177,8 @@ def time() -> Iterator[Panel]:
     )
     yield compiles.calls().panel("Where the time goes")
     yield timeseries(3103, "Checkpoint in progress")(
-        saving.max("job").worst(10),
-        text="Age of the checkpoint that each service is writing, 0 if none. One that "
+        Target(saving.max(), "oldest"),
+        text="Age of the oldest checkpoint that is being written, 0 if none. One that "
         "keeps growing hangs in its storage.",
         alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
@@ -201,17 +191,17 @@ def time() -> Iterator[Panel]:
         "of unknown FLOPs are left out.",
         no_value="No known peak",
     )
-    by = ("job", "operation")
-    seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
+    seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS)
+    failed = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)
     yield timeseries(3105, "Checkpoints that failed")(
-        events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS).sum(*by).worst(10),
+        failed.sum("operation"),
         text="Orbax saves and restores that began and did not succeed.",
         alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
     )
     yield timeseries(3104, "Time of a checkpoint")(
-        q.defined(seconds).worst(10),
-        text="Mean time of Orbax checkpoints: a save until it is committed, how long "
+        q.defined(seconds.quantile(0.95, "operation")),
+        text="p95 of Orbax checkpoints: a save until it is committed, how long "
         "it blocks the program, how much of that it waits for the save before. Much "
         "wait: saves are more frequent than storage allows.",
         no_value="No checkpoint",

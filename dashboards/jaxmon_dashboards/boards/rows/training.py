@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.run import OUTSIDE
-from jaxmon.promql import (
-    RATE_INTERVAL,
-    Expr,
-    Matcher,
-    call,
-    counter,
-    eq,
-    gauge,
-    histogram,
-    re,
-)
+from jaxmon.promql import RATE_INTERVAL, call, counter, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -55,7 +44,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         stacked="percent",
     )
     yield timeseries(310, "Age of the last checkpoint")(
-        overviews.CHECKPOINT_AGE(q.JOB).worst(q.FEW),
+        q.worst_of(overviews.CHECKPOINT_AGE()),
         text="Time since the activity `checkpoint` last ended in any process, of the "
         "20 worst services: the work that a failure would cost.",
         thresholds=q.above(slos.limits.checkpoint_age),
@@ -77,7 +66,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         overviews.SPIKES(q.JOB).worst(q.FEW),
         text="Logged values far above those before them, within five minutes. Of a "
         "loss: look at that batch, and clip gradients.",
-        no_value="Nothing logged",
+        no_value="No spikes",
     )
     yield timeseries(308, "Non-finite values")(
         *(
@@ -96,39 +85,35 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 
 @row(15, "Steps", lines=(2,))
 def debug() -> Iterator[Panel]:
-    """Return how step time is distributed, over time and over processes."""
+    """Return how step time is distributed over time, steps and processes."""
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
-    by = (*q.BY_PROCESS, "loop")
     yield heatmap(1501, "Steps by duration")(
         steps.buckets(),
         text="Distribution of step times. A second band far above the first: steps "
         "that recompile or wait for a checkpoint.",
     )
-    yield timeseries(1502, "Mean step time by process")(
-        q.defined(steps.mean(*by)).worst(q.FEW),
-        text="Of the 20 slowest processes. With collectives, all processes wait for "
-        "the slowest; if times differ without collectives, check the slow host.",
+    yield timeseries(1502, "Step time, p50, p95 and p99")(
+        *(
+            Target(q.defined(steps.quantile(part)), f"p{part * 100:g}")
+            for part in (0.5, 0.95, 0.99)
+        ),
+        text="Of the steps of all processes. If p50 rises alone, all are slower; if "
+        "p99 does, some steps or hosts are: see Ranks.",
         alerts=("JaxmonStraggler",),
     )
 
 
 _BY = ("job", "run")
 _NONE = "No run with a record"
-_IN_LOOP = [activity for activity in catalog.RUN_ACTIVITIES if activity not in OUTSIDE]
 
 
-@row(39, "Goodput across restarts", lines=(4, 3))
+@row(39, "Goodput across restarts; empty without a run", lines=(4, 3), collapsed=True)
 def across_restarts(slos: Slos) -> Iterator[Panel]:
     """Return what the wall time of runs went into, and how often they restarted."""
     limit = slos.limits
-    interrupted = _latest(catalog.RUN_INTERRUPTIONS, *_BY, "ending")
-    resumed = _latest(catalog.RUN_RESUME_SECONDS, *_BY)
-    saves, inside = _latest(catalog.RUN_SAVES, *_BY), "|".join(_IN_LOOP)
-    looping = re("activity", inside)
-    in_loop = _latest(catalog.RUN_SECONDS, *_BY, "activity", only=looping)
-    after = resumed / (_latest(catalog.RUN_RESUMES, *_BY) > 0)
+    seconds = counter(catalog.RUN_SECONDS, *q.PROCESS).latest(RATE_INTERVAL)
     yield timeseries(3901, "Goodput since the first attempt")(
-        _goodput().least(10),
+        overviews.RUN_GOODPUT(q.JOB).least(10),
         text="Fraction of the wall time since a run first began that went into steps "
         "that last, of the 10 lowest: not into restarts, steps done again, compiles, "
         "data, checkpoints. `jaxmon job goodput` prints the same of a run that is not "
@@ -138,7 +123,7 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         no_value=_NONE,
     )
     yield timeseries(3902, "What the wall time of runs went into")(
-        _latest(catalog.RUN_SECONDS, *_BY, "activity").sum("activity"),
+        seconds.max(*_BY, "activity").sum("activity"),
         text="Of all runs together, since their first attempts: lost_progress are "
         "steps done again, waiting is between attempts, recovery from a restart to its "
         "first step.",
@@ -146,46 +131,35 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         no_value=_NONE,
     )
     yield timeseries(3903, "Interruptions")(
-        interrupted.worst(10),
+        overviews.RUN_INTERRUPTIONS(q.JOB).worst(10),
         text="Attempts that ended before the current one: crashed by an error, ended "
         "without a record, stopped in order, or unseen by jaxmon and counted by the "
         "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
         no_value=_NONE,
     )
     yield timeseries(3908, "Time between saves")(
-        (in_loop.sum(*_BY) / (saves > 0)).of_unit("seconds").worst(10),
+        overviews.RUN_SAVE_SECONDS(q.JOB).worst(10),
         text="Time in the loop for each checkpoint, of the 10 longest. `jaxmon job "
         "goodput` says what would lose least to saves and failures.",
         no_value="No run is known to save",
     )
     yield timeseries(3906, "Steps done again")(
-        _latest(catalog.RUN_LOST_STEPS, *_BY).worst(10),
+        overviews.RUN_LOST_STEPS(q.JOB).worst(10),
         text="Steps that were lost because the last checkpoint did not have them, of "
         "the 10 runs with most. Save more often, or on a notice of preemption.",
         no_value=_NONE,
     )
     yield timeseries(3905, "Time to resume")(
-        after.of_unit("seconds").worst(10),
+        overviews.RUN_RESUME_SECONDS(q.JOB).worst(10),
         text="Mean time from an interruption to the end of the next step, of the 10 "
         "longest: detection, scheduling, startup, restore, compile.",
         no_value="No interruption",
     )
     yield timeseries(3907, "Attempts without progress")(
-        gauge(catalog.RUN_FRUITLESS_ATTEMPTS, *q.PROCESS).max(*_BY).worst(10),
+        overviews.RUN_FRUITLESS(q.JOB).worst(10),
         text="Attempts in a row, with the current one, that have done no new step; 0 "
         "with progress.",
         thresholds=q.above(limit.fruitless_attempts),
         alerts=("JaxmonRunNoProgress",),
         no_value=_NONE,
     )
-
-
-def _goodput() -> Expr:
-    step = _latest(catalog.RUN_SECONDS, *_BY, only=eq("activity", "step"))
-    return step / _latest(catalog.RUN_SECONDS, *_BY, "activity").sum(*_BY)
-
-
-def _latest(metric: catalog.Metric, *by: str, only: Matcher | None = None) -> Expr:
-    """Return the count of the latest attempt, which continues those before."""
-    matchers = (*(() if only is None else (only,)), *q.PROCESS)
-    return counter(metric, *matchers).latest(RATE_INTERVAL).max(*by)
