@@ -201,7 +201,7 @@ def debug(slos: Slos) -> Iterator[Panel]:
     late = events.LATE_COMPILES.within(RATE_INTERVAL, *q.FUNCTION)
     yield timeseries(1312, "Warm-up, and compiles after it")(
         Target(gauge(catalog.READY, *q.PROCESS).below(1).sum(), "not ready"),
-        Target(late.sum("function").worst(q.FEW), "{{function}}: compiled after ready"),
+        Target(late.sum("function").topk(10), "{{function}}: compiled after ready"),
         text="Processes that announced a warm-up and are not ready; if it does not "
         "end, `/-/ready` of the process says how far it is. And what processes compile "
         "after they were ready: requests wait for it.",
