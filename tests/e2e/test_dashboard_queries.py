@@ -47,6 +47,7 @@ ON_SOME_HOSTS = (
     "Oldest compile in progress",
     "Oldest compile by process",
     "Processes compiling",
+    "Largest processes",
     # Recorded for as long as a process is young.
     "Process restarts",
     # Events, shown when they happen: once, as the program starts, or never.
