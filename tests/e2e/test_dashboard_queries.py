@@ -47,6 +47,7 @@ ON_SOME_HOSTS = (
     "Oldest compile in progress",
     "Oldest compile by process",
     "Processes compiling",
+    "Largest processes",
     # Recorded for as long as a process is young.
     "Process restarts",
     # Events, shown when they happen: once, as the program starts, or never.
@@ -107,7 +108,7 @@ EMPTY_ON_CPU = {
     "Accelerators by service": NO_ACCELERATOR,
     "Models and drivers": NO_ACCELERATOR,
     "Utilization by service": NO_ACCELERATOR,
-    "Power by service": NO_ACCELERATOR,
+    "Tensor cores in use": NO_ACCELERATOR,
     "Least utilized accelerators": NO_ACCELERATOR,
     "Temperature margin": NO_ACCELERATOR,
     "Memory bandwidth of accelerators": NO_ACCELERATOR,
@@ -123,7 +124,6 @@ EMPTY_ON_CPU = {
     **dict.fromkeys(TPU_PANELS, NO_TPU),
     "Device memory in use": NO_ALLOCATOR,
     "Device memory by kind": NO_ALLOCATOR,
-    "Allocations": NO_ALLOCATOR,
     "Non-finite outputs": OFF,
     "Web configuration": OFF,
     "Invocations by instance start": OFF,
@@ -155,7 +155,6 @@ OF_SITES = SERVICE_LABELS
 SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_PUSH, NO_TPU, OFF)
 EMPTY_IN_DEMO = (
     *(title for title, why in EMPTY_ON_CPU.items() if why in SELDOM),
-    "Allocations",
     # No host has an alert.
     "Hardware",
     # One query for GPUs, one for TPUs.

@@ -105,7 +105,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(38, "By service, and the worst; empty without any", lines=(2, 2), collapsed=True)
+@row(38, "By service, and the worst; empty without any", lines=(2, 3), collapsed=True)
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
     device = "{{instance}} {{uuid}}"
@@ -131,6 +131,12 @@ def worst() -> Iterator[Panel]:
         "or a neighbour; the service loses speed.",
         thresholds=q.below(5),
         alerts=("JaxmonGpuThrottled",),
+        no_value="Not available",
+    )
+    yield timeseries(3806, "Tensor cores in use")(
+        Target(q.accelerator(catalog.GPU_TENSOR_ACTIVE_RATIO).least(10), device),
+        text="Fraction of time that tensor cores were busy, of the 10 lowest. Low with "
+        "high utilization: small products, or no matrix products at all.",
         no_value="Not available",
     )
     yield timeseries(3805, "Memory bandwidth of accelerators")(

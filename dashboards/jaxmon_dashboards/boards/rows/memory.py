@@ -31,7 +31,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(16, "Device memory", lines=(3, 3))
+@row(16, "Device memory", lines=(3, 2))
 def debug() -> Iterator[Panel]:
     """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device", "dtype")
@@ -42,11 +42,6 @@ def debug() -> Iterator[Panel]:
         text="The highest of all devices, by kind. limit minus in_use is free; peak is "
         "the maximum since startup. peak near limit: the next batch may not fit.",
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
-    )
-    yield timeseries(1602, "Allocations")(
-        *q.among_processes(counter(catalog.DEVICE_ALLOCATIONS, *q.PROCESS).rate()),
-        text="Allocations per second, of the device with most and of the median one. "
-        "Steady in a warm loop.",
     )
     yield table(1606, "Live bytes by dtype")(
         Target(gauge(catalog.LIVE_ARRAY_BYTES, *q.PROCESS).max(*by).topk(q.FEW), "Now"),

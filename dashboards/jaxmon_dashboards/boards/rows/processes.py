@@ -222,7 +222,7 @@ def replicas(slos: Slos) -> Iterator[Panel]:
         text="Mean latency of warm requests within ten minutes, of replicas with "
         "enough of them. One far above the others: its host, its device, or its "
         "neighbours.",
-        no_value="No warm requests",
+        no_value="Too few warm requests",
     )
     yield table(3603, "Replicas with most requests in progress")(
         Target(running.topk(10), "In progress"),

@@ -92,10 +92,10 @@ def debug() -> Iterator[Panel]:
         text="Distribution of step times. A second band far above the first: steps "
         "that recompile or wait for a checkpoint.",
     )
-    yield timeseries(1502, "Step time, p50, p95 and p99")(
+    yield timeseries(1502, "Step time, p50 and p99")(
         *(
             Target(q.defined(steps.quantile(part)), f"p{part * 100:g}")
-            for part in (0.5, 0.95, 0.99)
+            for part in (0.5, 0.99)
         ),
         text="Of the steps of all processes. If p50 rises alone, all are slower; if "
         "p99 does, some steps or hosts are: see Ranks.",
