@@ -296,7 +296,7 @@ def test_every_query_has_data_on_a_cpu_host(run_dir, tmp_path, stack, prometheus
                 assert by_sidecar.values(variable) == [], variable
                 continue
             assert by_sidecar.values(variable), variable
-            if variable["name"] != "worker":
+            if variable["name"] not in ("worker", "host"):
                 assert by_agent.values(variable), variable
     # Where both are scraped, a choice of workers leaves the direct series out.
     jobs = {

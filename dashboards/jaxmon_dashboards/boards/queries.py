@@ -278,8 +278,12 @@ def among_processes(values: Expr) -> tuple[Target, Target]:
 
 def _used(*chosen: Matcher) -> Expr:
     """Return the accelerators of the selected processes, and of their sidecars."""
-    chips = gauge(catalog.ACCELERATOR_INFO, *HOST, _TPU, *chosen)
-    return OWNERS(*PROCESS, *chosen).over_range("last").or_(chips.over_range("last"))
+    return _accelerators((*PROCESS, *chosen), (*HOST, *chosen))
+
+
+def _accelerators(process: tuple[Matcher, ...], host: tuple[Matcher, ...]) -> Expr:
+    chips = gauge(catalog.ACCELERATOR_INFO, *host, _TPU)
+    return OWNERS(*process).over_range("last").or_(chips.over_range("last"))
 
 
 def _hosts() -> Expr:
@@ -289,16 +293,13 @@ def _hosts() -> Expr:
 
 
 def _listed(some: Expr, every: Expr, label: str) -> Expr:
-    """Return the values of *label*; of many, a pattern if they are those of *every*."""
+    """Return the values of *label*, or a pattern if they are those of *every*."""
     found, number = some.max(label), every.max(label).count()
-    many = (found.count() >= _MOST_OFFERED).equals(number).labelled(label, _ALL)
-    return _few(found).or_(many)
+    listed = found.provided((found.count() < _MOST_OFFERED).differing(number))
+    return listed.or_(found.count().equals(number).labelled(label, _ALL))
 
 
-def _few(found: Expr) -> Expr:
-    return found.provided(found.count() < _MOST_OFFERED)
-
-
+_OFFERED = _used().max("uuid")
 VARIABLES = (
     DependentVariable(
         name="function",
@@ -316,7 +317,7 @@ VARIABLES = (
         title="GPU",
         label="uuid",
         values='(?:GPU|MIG|TPU)-[^"]+',
-        expr=_few(_used().max("uuid")),
+        expr=_OFFERED.provided(_OFFERED.count() < _MOST_OFFERED),
         all_value=_ALL,
         text="Accelerators that the selected processes use or the selected sidecars "
         f"read, whatever their job. Listed if there are fewer than {_MOST_OFFERED}.",
@@ -326,7 +327,7 @@ VARIABLES = (
         title="Accelerators",
         label="uuid",
         values='[^"]+',
-        expr=_listed(_used(_GPU), OWNERS(), "uuid"),
+        expr=_listed(_used(_GPU), _accelerators((), ()), "uuid"),
         text="Those that are chosen.",
         hidden=True,
     ),
@@ -335,7 +336,9 @@ VARIABLES = (
         title="Hosts of GPUs",
         label="instance",
         values='[^"]+',
-        expr=_listed(_hosts(), gauge(catalog.COLLECTOR_SUCCESS), "instance"),
+        expr=_listed(
+            _hosts(), gauge(catalog.COLLECTOR_SUCCESS).over_range("last"), "instance"
+        ),
         text="The selected sidecars, and those that read the chosen GPUs.",
         hidden=True,
     ),

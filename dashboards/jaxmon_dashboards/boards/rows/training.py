@@ -85,20 +85,19 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 
 @row(15, "Steps", lines=(2,))
 def debug() -> Iterator[Panel]:
-    """Return how step time is distributed over time, steps and processes."""
+    """Return how steps are distributed over time and processes."""
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
+    pace = counter(catalog.STEPS, *q.PROCESS).rate()
     yield heatmap(1501, "Steps by duration")(
         steps.buckets(),
         text="Distribution of step times. A second band far above the first: steps "
         "that recompile or wait for a checkpoint.",
     )
-    yield timeseries(1502, "Step time, p50 and p99")(
-        *(
-            Target(q.defined(steps.quantile(part)), f"p{part * 100:g}")
-            for part in (0.5, 0.99)
-        ),
-        text="Of the steps of all processes. If p50 rises alone, all are slower; if "
-        "p99 does, some steps or hosts are: see Ranks.",
+    yield timeseries(1502, "Steps per second by process")(
+        Target(pace.median(), "median"),
+        Target(pace.min(), "lowest"),
+        text="Of all selected processes: select one service. With collectives they are "
+        "alike; without, the lowest is held up by its host or its input.",
         alerts=("JaxmonStraggler",),
     )
 
