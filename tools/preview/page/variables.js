@@ -11,6 +11,7 @@ export class Variables {
     this.declared = declared;
     this.range = range;
     this.values = {};
+    this.plain = {};
     this.texts = {};
     this.options = {};
     this.chosen = chosen;
@@ -24,7 +25,9 @@ export class Variables {
       const chosen = this.chosen[one.name] ?? initial(one, found);
       const all = chosen.includes(ALL);
       const values = all ? found : chosen;
-      this.values[one.name] = all && one.allValue ? one.allValue : pattern(one, values);
+      const whole = all && one.allValue;
+      this.values[one.name] = whole ? one.allValue : pattern(one, values);
+      this.plain[one.name] = whole ? one.allValue : values.join('|');
       this.texts[one.name] = all ? 'All' : chosen.join(' + ');
     }
   }
@@ -70,7 +73,8 @@ export class Variables {
       if (!(name in this.values)) {
         return whole;
       }
-      return format === 'text' ? this.texts[name] : this.values[name];
+      const formats = { text: this.texts, pipe: this.plain };
+      return (formats[format] ?? this.values)[name];
     });
   }
 
