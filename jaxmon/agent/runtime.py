@@ -111,7 +111,8 @@ class Runtime:
         )
         indicators.flush = self.flush
         indicators.place_of = SourceLineFinder(jax).raised_at
-        indicators.message_of = functools.partial(message_of, lines=1)
+        if settings.event_values:
+            indicators.message_of = functools.partial(message_of, lines=1)
         indicators.serverless = settings.serverless
         loops = indicators.loops
         loops.on_change = lambda: self._ending.run(loops.running())

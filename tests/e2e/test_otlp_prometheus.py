@@ -346,5 +346,5 @@ OF_AGENTS = (
 OF_DEVICES = (
     "Utilization by service",
     "Accelerator memory in use",
-    "Power by service",
+    "Least utilized accelerators",
 )

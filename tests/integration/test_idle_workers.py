@@ -23,7 +23,9 @@ def watch():
         time.sleep(0.1)
         time_now = ledger.snapshot()
         now, idle = time_now.now, time_now.recent.of("idle")
-        if now.seconds > 2.0 and now.state in STATES:
+        # Few looks are made while others have the processors.
+        seen = now.seconds > (2.0 if idle > 0.5 else 6.0)
+        if seen and now.state in STATES:
             found.append([now.state, now.work, now.alone, idle > 0.5, SAYS(time_now)])
     print(json.dumps(found[0]), flush=True)
     os._exit(0)

@@ -71,6 +71,7 @@ def batches():
 
 
 weights = jnp.ones(16)
+jaxmon.ready()
 print("ready", flush=True)
 for number, batch in zip(
     itertools.count(),

@@ -29,7 +29,7 @@ from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.hooks import HookPlaces
-from jaxmon.agent.jaxlink.listeners import Probe
+from jaxmon.agent.jaxlink.listeners import Observer, Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
 from jaxmon.facts import endings
@@ -169,8 +169,8 @@ class LastWords:
 
         return Probe(original, observe, guard=self._context.guard, site=SITE)
 
-    def raising(self, original: Callable[[int], None]) -> Callable[[int], None]:
-        """Return `signal.raise_signal` that first notes that the program stops."""
+    def raising(self, original: Callable[[int], None]) -> Observer:
+        """Return what notes first that the program stops, for `signal.raise_signal`."""
 
         @functools.wraps(original)
         def noted(signalnum: int, /) -> None:
@@ -178,7 +178,7 @@ class LastWords:
                 self._note_raised(signalnum)
             original(signalnum)
 
-        return noted
+        return lambda _, __: noted
 
     def _note_raised(self, number: int) -> None:
         main = threading.get_ident() == threading.main_thread().ident
@@ -403,7 +403,7 @@ class UncaughtHooks:
         # A program may have a module of that name.
         for module in filter(None, (_signal, sys.modules.get("signal"))):
             if vars(module).get("raise_signal") == raise_signal:
-                at.replace(module, "raise_signal", words.raising(raise_signal))
+                at.probe(module, "raise_signal", words.raising(raise_signal))
         _replace(at, threading, "excepthook", thread_excepthook)
         _replace(at, sys, "unraisablehook", unraisablehook)
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)
