@@ -217,13 +217,24 @@ ITEMS = rated(catalog.ITEMS, *_LOOP, "item")
 _SLOWER = 1.02
 
 
-def _slow_ranks(window: Windows) -> Expr:
+def _mean_steps(window: Windows) -> Expr:
     by, steps = (*PROCESS, "loop"), histogram(catalog.STEP_SECONDS)
     total, number = (
         counted.rate(window.recent).sum(*by) for counted in (steps.sum, steps.count)
     )
-    mean = ratio(total, number)
-    slower = mean.relative_to(mean.median(*_LOOP), *_LOOP) > _SLOWER
+    return ratio(total, number)
+
+
+MEDIAN_STEP = OverviewRule(
+    catalog.STEP_SECONDS,
+    "median5m",
+    lambda window: _mean_steps(window).median(*_LOOP),
+    text="Median of the processes' mean steps within 5m",
+)
+
+
+def _slow_ranks(window: Windows) -> Expr:
+    slower = _mean_steps(window).relative_to(MEDIAN_STEP(), *_LOOP) > _SLOWER
     return slower.of_unit("times")
 
 
@@ -291,7 +302,7 @@ _RUNS = (
 _TRAINING = (
     *(STEPS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, GOODPUT, WAITING),
     SPENDING,
-    *(CHECKPOINT_AGE, ITEMS, SLOW_RANKS, *_RUNS),
+    *(CHECKPOINT_AGE, ITEMS, MEDIAN_STEP, SLOW_RANKS, *_RUNS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )
 
