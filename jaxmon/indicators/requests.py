@@ -55,7 +55,7 @@ class OpenRequest:
             exception): ``"success"``, ``"client_error"`` or ``"error"``. Set to that
             while an exception is handled, as by a framework that responds with a 500,
             the request fails by the exception.
-        error: that exception; set if there is one.
+        error: that exception, `None` if there is none.
         response: how a server responded, such as ``status 503``; set if it failed.
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
@@ -72,13 +72,14 @@ class OpenRequest:
         *("cold", "delayed", "error", "home", "notes", "response", "started", "trace"),
     )
 
-    error: Exception
+    error: Exception | None
     response: str
 
     def __init__(
         self, route: str, indicators: Indicators | None, holder: Holder
     ) -> None:
         self._outcome: Outcome | None = None
+        self.error = None
         # What is handled around the request is not its own.
         self._around = id(sys.exception())
         self.cold = self.delayed = False
@@ -142,15 +143,14 @@ class OpenRequest:
         try:
             outcome = self.outcome or ("success" if error is None else _outcome(error))
             if outcome == "error" and error is None:
-                error = getattr(self, "error", None)
+                error = self.error
             self._count(route, outcome, ended, error)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
         finally:
-            if hasattr(self, "error"):  # whose frames refer to this
-                del self.error
-            del error
+            # Their frames refer to this.
+            self.error = error = None
 
     @property
     def tenant(self) -> str:

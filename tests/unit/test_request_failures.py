@@ -73,7 +73,7 @@ def test_an_exception_that_is_handled_is_what_a_request_fails_by(recorded):
     assert failure.error == "JSONDecodeError"
     assert failure.where == f"{HERE}:{line('  # this line')}"
     assert failure.message.startswith("Expecting property name")
-    assert not hasattr(request, "error")
+    assert request.error is None
 
     try:
         fail("[")
