@@ -60,14 +60,12 @@ class Readiness:
         self._awaited = expected
         self._running = self._done = self._total = 0
         # On the performance counter, and when that was on the wall clock.
-        self._warmed = self._since = None
+        self._warmed: float | None = None
+        self._since: float | None = None
         self._date = 0.0
         self._announced = False
         self._late: dict[Function, _Late] = {}
         self._logged = 0
-
-    _warmed: float | None
-    _since: float | None
 
     @property
     def reason(self) -> str | None:
@@ -120,6 +118,7 @@ class Readiness:
     def _observe(self) -> None:
         if self.compiled not in self._observers.built:
             self._observers.built.append(self.compiled)
+        if self._mode == "fail" and self.refusal not in self._observers.refusing:
             self._observers.refusing.append(self.refusal)
 
     def probed(self) -> None:
