@@ -102,6 +102,8 @@ class Hostile:
             except OSError:
                 return
             client.settimeout(1)
+            # What is under way depends on the client alone, not on how busy we are.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
             self.clients += 1
             self._start(self._serve, client)
 

@@ -13,6 +13,7 @@ import pytest
 import jaxmon
 from jaxmon import catalog
 from jaxmon.agent import Agent
+from jaxmon.agent.tracing.part import TraceMistakes
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
 
@@ -87,6 +88,7 @@ def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None
         return weakref.ref(f)
 
     reference = run()
+    inside.part(agent, TraceMistakes).finish(30)  # it holds the function that it reads
     jax.clear_caches()
     gc.collect()
 

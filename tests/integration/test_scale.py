@@ -13,6 +13,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from jaxmon.agent.tracing.part import TraceMistakes
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 
@@ -161,6 +162,8 @@ def test_an_instance_that_its_jitted_methods_refer_to_is_collected(agent):
     instance.step(np.ones(2))
     instance.closure(np.ones(2))
     reference = weakref.ref(instance)
+    # It holds the function that it reads.
+    inside.part(agent, TraceMistakes).finish(30)
 
     del instance
     jax.clear_caches()
