@@ -32,7 +32,7 @@ def test_a_cleaner_costs_nothing(run_dir: Path) -> None:
         "import shutil, time\n"
         "shutil.rmtree(os.environ['JAXMON_RUN_DIR'])\n"
         "for _ in range(3000):\n"
-        "    if os.path.exists(agent.socket): break\n"
+        "    if agent.socket and os.path.exists(agent.socket): break\n"
         "    time.sleep(0.02)\n"
     )
     job(run_dir, 1, wait).ok()

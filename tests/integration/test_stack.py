@@ -29,12 +29,18 @@ def children(tmp_path: Path) -> Iterator[Children]:
         yield running
 
 
+def firing(prometheus: str) -> set[str]:
+    """Return the alerts of *prometheus* that fire."""
+    alerts = stack.alerts_of(prometheus)
+    return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing"}
+
+
 def test_alerts_of_the_rules_are_told(programs, children, tmp_path):
     """The rules are evaluated in quick motion, on a target that does not answer."""
     targets = {"demo": f"127.0.0.1:{free_port()}"}
     found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
-    assert stack.alerts_of(found.prometheus) == []
+    assert firing(found.prometheus) <= {"JaxmonWatchdog"}
     rules = http_get(f"{found.prometheus}/api/v1/rules")
     assert "JaxmonTrainingStalled" in rules
     assert "jaxmon-overviews" in rules
@@ -69,7 +75,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
         found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
     assert str(port) not in found.prometheus + found.alertmanager
-    assert stack.alerts_of(found.prometheus) == []
+    assert firing(found.prometheus) <= {"JaxmonWatchdog"}
     children.check()
 
 
