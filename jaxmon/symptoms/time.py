@@ -259,12 +259,18 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     )
 
 
+_IS_WORK_DUE = (
+    "It waits for work. If some is due, find the thread that should give it: "
+    "`jaxmon explain --stacks`."
+)
+
+
 def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that there was nothing to do."""
     took = period.of("idle")
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
-        yield Finding("idle", "", text, (), "")
+        yield Finding("idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else "")
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence

@@ -32,7 +32,8 @@ def calling(snapshot: Snapshot) -> CallRate:
         return CallRate()
     if time.call_age is not None and time.call_age >= _NO_CALL:
         only = time.now.called[0] if len(time.now.called) == 1 else ""
-        return CallRate(only, age=time.call_age)
+        waits = time.now.place if time.now.work else ""
+        return CallRate(only, age=time.call_age, place=waits)
     packaged = {of.name for of in snapshot.functions if of.package}
     users = {name: rates[name] for name in rates if name not in packaged}
     if max(users.values(), default=0.0) >= _AGAIN_AND_AGAIN:
@@ -80,7 +81,8 @@ def call_text(found: CallRate) -> str:
     """Return *found* in a sentence; empty if it is."""
     if found.age is not None:
         lead = f"{found.function}: n" if found.function else "N"
-        return f"{lead}o call for {duration(found.age)}."
+        text = f"{lead}o call for {duration(found.age)}"
+        return f"{text}; waits for work at {found.place}." if found.place else f"{text}."
     if not found.function:
         return ""
     loop = f", in a repeating loop at {found.loop} (recognised, not marked)"

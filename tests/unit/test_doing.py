@@ -139,6 +139,9 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     assert text(call_age=9.0).startswith("m.step: 30 calls a second")
     now = {"called": ["m.step"]}
     assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
+    waits = {**now, "work": True, "place": "train.py:16"}
+    says = "m.step: no call for 3 min; waits for work at train.py:16."
+    assert text(call_age=180.0, now=waits) == says
     several = {"called": ["m.step", "m.other"]}
     assert text(call_age=180.0, now=several) == "No call for 3 min."
 
