@@ -162,10 +162,10 @@ def _fine(facts: HostFacts) -> str:
     parts = []
     times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
     lately = period(max(times, default=0.0) or None)
-    since = "" if lately == "minute" else f" in the last {lately}"
+    since = "" if lately == "minute" else f", in the last {lately}"
     rates = [route.rate for route in facts.requests if route.rate is not None]
     if rates and sum(rates) > 0:
-        parts.append(f"{amount(sum(rates))} requests a second{since}, and none fails")
+        parts.append(f"{amount(sum(rates))} requests a second, and none fails")
         if any(route.recent_failed for route in facts.requests):
             parts[-1] = parts[-1].replace("none fails", "hardly any fails")
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
@@ -176,12 +176,13 @@ def _fine(facts: HostFacts) -> str:
         loop = running[0]
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        parts.append(f"{rate} {steps} a second in {named(loop)}{since}")
+        parts.append(f"{rate} {steps} a second in {named(loop)}")
     elif running:
         parts.append(f"{counted(len(running), 'loop')} at work")
     elif ended := [loop for loop in facts.loops if loop.rate]:
         loop = max(ended, key=lambda ended_loop: ended_loop.steps)
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
+        since = ""
     if not parts:
         return f"Yes, as far as known: no request and no step in the last {lately}."
-    return f"Yes: {'; '.join(parts)}."
+    return f"Yes: {'; '.join(parts)}{since}."

@@ -270,7 +270,9 @@ def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = period.of("idle")
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
-        yield Finding("idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else "")
+        yield Finding(
+            "idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else ""
+        )
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence

@@ -81,8 +81,8 @@ def call_text(found: CallRate) -> str:
     """Return *found* in a sentence; empty if it is."""
     if found.age is not None:
         lead = f"{found.function}: n" if found.function else "N"
-        text = f"{lead}o call for {duration(found.age)}"
-        return f"{text}; waits for work at {found.place}." if found.place else f"{text}."
+        waits = f"; waits for work at {found.place}" if found.place else ""
+        return f"{lead}o call for {duration(found.age)}{waits}."
     if not found.function:
         return ""
     loop = f", in a repeating loop at {found.loop} (recognised, not marked)"
