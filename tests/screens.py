@@ -104,7 +104,7 @@ HEALTHY = ("training", "idle_server")
 _ACCUSES = re.compile(
     "|".join(["No: ", "Not quite: ", *(one.cause for one in FAULTS.values())])
 )
-_QUIET = re.compile("Yes: |Not known: |Nothing to fix stands out")
+_QUIET = re.compile("Yes[:,] |Not known: |Nothing to fix stands out")
 
 
 @dataclass

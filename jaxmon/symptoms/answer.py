@@ -182,7 +182,6 @@ def _fine(facts: HostFacts) -> str:
     elif ended := [loop for loop in facts.loops if loop.rate]:
         loop = max(ended, key=lambda ended_loop: ended_loop.steps)
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
-        since = ""
     if not parts:
         return f"Yes, as far as known: no request and no step in the last {lately}."
-    return f"Yes: {'; '.join(parts)}{since}."
+    return f"Yes{since}: {'; '.join(parts)}."

@@ -8,6 +8,7 @@ from jaxmon.facts.process import read
 from jaxmon.facts.status import CallRate
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.unmarked import call_text, calling
+from tests.helpers.findings import findings
 from tests.helpers.sidecars import START, Worker, reading, status
 
 
@@ -142,6 +143,13 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     waits = {**now, "work": True, "place": "train.py:16"}
     says = "m.step: no call for 3 min; waits for work at train.py:16."
     assert text(call_age=180.0, now=waits) == says
+    idle = {
+        **period(("idle", "train.py:16", 99.0)),
+        "states": {"idle": {"seconds": 99.0}},
+    }
+    time = {"since_start": idle, "recent": idle, "now": waits}
+    (finding,) = [f for f in findings(time=time) if f.topic == "idle"]
+    assert "If some is due, find the thread" in finding.action
     several = {"called": ["m.step", "m.other"]}
     assert text(call_age=180.0, now=several) == "No call for 3 min."
 
@@ -169,5 +177,6 @@ def test_a_rate_of_less_than_a_minute_says_so(seconds: float, said: str) -> None
     assert silent == f"Yes, as far as known: no request and no step in the last {said}."
     worker.steps(20, 0.1)
     found = status(worker, before=before).answer.text
-    lately = "" if said == "minute" else f" in the last {said}"
-    assert found.endswith(f" a second in loop train{lately}.")
+    lately = "" if said == "minute" else f", in the last {said}"
+    assert found.startswith(f"Yes{lately}: ")
+    assert found.endswith(" a second in loop train.")
