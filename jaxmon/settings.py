@@ -223,8 +223,8 @@ class Settings:
             `CompiledAfterReady`, for tests and canaries.
         time_interval: Seconds between two looks at what the program's threads do, for
             the shares of its time; more often in the first 20 seconds; 0 disables them.
-        sample_rate: Timed calls per second and function; 0 disables timing, and the
-            checks of sampled calls with it.
+        sample_rate: Timed calls per second and function, of which more than 100 are as
+            100; 0 disables timing, and the checks of sampled calls with it.
         run: Name of the run that this process is an attempt at, the same in all
             attempts, for goodput across restarts. By default, if `run_state` is set,
             the scheduler's name or number of the job, or else the last part of that
@@ -234,8 +234,8 @@ class Settings:
         run_state: Directory in which process 0 keeps the record of the run, on storage
             that survives restarts and that all attempts share; `None` means the run
             directory of the host, if `run` is set.
-        run_interval: Seconds between two writes of that record: what a kill costs of it
-            at most.
+        run_interval: Seconds between two writes of that record: a kill loses at most
+            this much.
         frameworks: Count requests of Starlette, FastAPI and Flask applications that
             mark none; `jaxmon run` does, unless this is off.
         release: Release of the program, such as the tag of its image, by which boards
@@ -254,8 +254,8 @@ class Settings:
         event_values: Keep values of static arguments in the local event log.
         log_events: Log the events of the local event log, such as recompiles with their
             causes, to the logger `jaxmon.events`.
-        traces: Make OpenTelemetry spans of requests, steps and compiles; `None` means
-            if the program has a tracer provider, or the environment names a receiver.
+        traces: Make OpenTelemetry spans of requests, steps and compiles; `None`: if
+            the program has a tracer provider, or the environment names a receiver.
         traces_wait: Shortest transfer or sync that has a span below its request or
             step; 0 means none has.
         report: Print a summary when the process exits.
@@ -270,8 +270,7 @@ class Settings:
             driver in its container.
         profile_gpu: Allow `jaxmon profile` to trace GPUs, which has crashed programs.
         otlp: Push metrics by OTLP, as OpenTelemetry's standard variables say; needs
-            `jaxmon[otel]`. `None` means if these name an endpoint or exporter for
-            metrics.
+            `jaxmon[otel]`. `None`: if these name an endpoint or exporter for metrics.
         otlp_names: Names of what is pushed by OTLP: `served`, as on the page, or
             `semantic`, by OpenTelemetry's conventions where they exist.
         serverless: For platforms that freeze the process between invocations: metrics

@@ -59,7 +59,7 @@ def why(
     """
     Say whether a job makes progress, and which rank holds it up.
 
-    The others wait for it in a hang, or at every step; the cause is said, too.
+    The others wait for it in a hang, or at every step; the cause is printed, too.
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together. Without

@@ -208,11 +208,11 @@ class SharedFinding(FindingSummary):
 
 class CallRate(Fact):
     """
-    The jitted ``function`` that a process which marks nothing calls most lately, and
-    its calls a second in the last so many ``seconds``; ``loop`` is the line of the loop
-    that does so again and again, if one is recognised from samples. ``age`` is how long
-    ago the latest call was, if that is long; then there is no rate, and ``place`` is
-    where the program waits for work. Else it is the line that calls a function of a
+    The jitted ``function`` that a process calls most, if it marks nothing, and its
+    ``rate``: calls a second within the last ``seconds``. ``loop`` is the line of the
+    loop that does so again and again, if one is recognised from samples. ``age`` is how
+    long ago the latest call was, if that is long; then there is no rate, and ``place``
+    is where the program waits for work. Else it is the line that calls a function of a
     library.
     """
 

@@ -112,7 +112,7 @@ class ProcessLimits:
         "Age of the oldest request from which a route that answers none is late, ...",
     )
     unanswered_times = count(
-        3, "... if that is so many times as long as 95 % of its requests take."
+        3, "... or this many times what 95 % of its requests take, if that is longer."
     )
     left_after = count(
         10,
@@ -123,7 +123,7 @@ class ProcessLimits:
         "15s", "Age from which a request hangs although others are answered, ..."
     )
     late_request_times = count(
-        30, "... if that is so many times as long as 95 % of them take."
+        30, "... or this many times what 95 % of them take, if that is longer."
     )
     slow_requests = count(
         2, "How many times as long as before requests of a route must take, ..."
@@ -161,7 +161,7 @@ class ProcessLimits:
     stalled_after = duration(
         "10m", "Age of a running loop's last step that means it is stuck, ..."
     )
-    stalled_step_times = count(3, "... if that is so many times a step, too.")
+    stalled_step_times = count(3, "... or this many steps, if that is longer.")
     stalled_for = duration("2m", "How long that must last.")
     activity_after = duration(
         "1h",
@@ -169,7 +169,7 @@ class ProcessLimits:
         "explains why a loop stands still.",
     )
     late_step = duration("1m", "Age of the last step from which a loop is late, ...")
-    late_step_times = count(10, "... if that is so many times as long as a step takes.")
+    late_step_times = count(10, "... or this many steps, if that is longer.")
     slower = ratio(
         0.25,
         "By how much three of four times must exceed nine of ten before to be slower; "
@@ -363,7 +363,7 @@ class FleetLimits:
         "15m", "How long ago a loop may have run that is gone, unfinished."
     )
     finished_within = duration(
-        "7d", "How long ago an expected run may have finished to be expected no more."
+        "7d", "How long ago an expected run may have finished and still not be missed."
     )
     crashes = count(3, "Crashes of one process within 1h, whatever it did, ...")
     crashed_processes = count(2, "... or of so many processes of a service.")
