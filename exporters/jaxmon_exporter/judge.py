@@ -113,6 +113,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 end.program[:_MOST_OF_A_PROGRAM],
                 verdict=clean(end.line(age := endings.age_of(end)))[:_MOST_OF_A_NOTE],
                 crashed_seconds=age if end.ended == CRASHED else None,
+                ended_seconds=age,
                 unrecorded=end.unrecorded,
             )
     together = tuple(

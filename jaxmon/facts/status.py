@@ -235,7 +235,8 @@ class ProcessVerdict(Fact):
     what they are about. ``release`` is the program's. ``pid`` and ``program``, its
     command line, are known with the findings only, as is ``doing``, where its time goes
     lately, in a sentence.
-    ``crashed_seconds`` is how long ago an exception ended it, `None` if none did;
+    ``crashed_seconds`` is how long ago an exception ended it, `None` if none did, and
+    ``ended_seconds`` how long ago it ended without finishing, if it did;
     ``unrecorded`` is whether it ended without a record: killed, or stopped by a signal.
     ``calling`` is what it calls, if it marks nothing, and ``recognised`` are the
     frameworks whose requests are counted without a mark.
@@ -250,6 +251,7 @@ class ProcessVerdict(Fact):
     notes: tuple[str, ...] = ()
     doing: str = ""
     crashed_seconds: float | None = None
+    ended_seconds: float | None = None
     unrecorded: bool = False
     calling: CallRate = CallRate()
     recognised: tuple[str, ...] = ()

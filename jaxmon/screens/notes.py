@@ -34,9 +34,9 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     if waiting >= snapshot.limits.rank_starved_share:
         yield (
             "Threads of this process waited for a processor for "
-            f"{share(waiting, 1)} of the time in which they could run. This slows "
-            "everything down. Other processes, or too many threads of its own, hold "
-            "the processors, or a CPU limit is reached."
+            f"{share(waiting, 1)} of the time in which they could run, so what they "
+            "compute takes longer. Other processes, or too many threads of its own, "
+            "hold the processors, or a CPU limit is reached."
         )
 
 

@@ -145,13 +145,12 @@ def _finding(
 
 def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[str]:
     """
-    Return what a finding would win back of the *observed* seconds, and which panel
-    shows it.
+    Return which part of the *observed* seconds a finding would win back, and which
+    panel shows it.
     """
     seconds, facts = min(seconds, observed), []
     if seconds > 0 and urgency == Urgency.TIME.name.lower():
-        part = share(seconds, observed)
-        facts.append(f"To win back: {duration(seconds)}, {part} of the time")
+        facts.append(f"To win back: {share(seconds, observed)} of the time")
     return [*facts, f"panel {panel}"] if panel else facts
 
 

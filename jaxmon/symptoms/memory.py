@@ -141,7 +141,7 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
             f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
             + (f" and {leak.calls:,} calls" if leak.calls else "")
             + "".join(f", {text}" for text in sums)
-            + _full(filled.full_in_seconds, snapshot.limits),
+            + _full(filled.full_in_seconds, snapshot.limits, of_host=filled is host),
             (
                 *(
                     f"{line.place} grew by {size(line.growth_bytes)}, to "
@@ -157,11 +157,12 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _full(left: float | None, limits: Limits) -> str:
+def _full(left: float | None, limits: Limits, *, of_host: bool = False) -> str:
     """Return the end of a sentence about growth."""
     if left is None or left > seconds_in(limits.host_full_within):
         return "."
-    return f". At that pace it is full in {duration(left)}."
+    full = "the memory of the host is" if of_host else "it is"
+    return f". At that pace {full} full in {duration(left)}."
 
 
 def _held(holder: MemoryHolder) -> Iterator[str]:

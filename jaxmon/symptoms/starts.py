@@ -114,7 +114,7 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         marked.update(route.workers)
     for loop in facts.loops:
         marked.update(loop.workers)
-    died = [agent for agent in facts.agents if agent.died]
+    died = [a for a in facts.agents if a.died and not _is_past(a, facts)]
     for name, severity, some in (
         ("crashed", PAGE, [agent for agent in died if agent.worker in marked]),
         ("program_crashed", TICKET, [a for a in died if a.worker not in marked]),
@@ -122,6 +122,21 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         if some:
             workers = [agent.worker for agent in some]
             yield reason(name, severity, _how_crashed(some), workers)
+
+
+def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
+    """
+    Return whether all that runs now began after *agent* ended: another program, or the
+    same on fewer processes. Its loops must go on there.
+    """
+    up, ended = {of.worker: of.age for of in facts.agents if of.up}, agent.ended_seconds
+    began_later = ended is not None and all(
+        age is not None and age < ended for age in up.values()
+    )
+    died_in = facts.now.of(catalog.AGENT_DIED).items()
+    left = {name for (worker, name), value in died_in if worker == agent.worker}
+    left -= {"", *(loop.loop for loop in facts.loops if up.keys() & {*loop.workers})}
+    return bool(up) and began_later and not left
 
 
 def _how_crashed(died: Sequence[AgentSummary]) -> str:

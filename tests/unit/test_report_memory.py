@@ -130,7 +130,8 @@ def test_what_grows_on_the_host_and_on_devices_is_one_finding() -> None:
     assert (only.topic, only.where) == ("leak", "a:3")
     assert only.verdict == (
         "Memory of device 0 grew steadily by 1 GiB in 1 min, of device 1 by 1 GiB, "
-        "of the process on the host by 2 GiB. At that pace it is full in 2 min."
+        "of the process on the host by 2 GiB. At that pace the memory of the host is "
+        "full in 2 min."
     )
     several = ["leak", "leak", "host_memory_growth"]
     assert [one.topic for one in found({}, held)] == several
