@@ -256,7 +256,8 @@ class ProcessView:
             return self.agent.verdict or "It ended without finishing."
         if reasons := self.summary.answer.reasons:
             text = reasons[0].text
-            return text[:1].upper() + text[1:]
+            is_name = set("._(") & {*text.partition(" ")[0]}
+            return text if is_name else text[:1].upper() + text[1:]
         if self.agent.trouble:
             return f"It {self.agent.trouble}."
         if self.agent.findings and not self.agent.verdict:

@@ -15,7 +15,7 @@ from math import inf
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import amount, counted, duration
+from jaxmon.host.formats.layout import ago, amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
@@ -30,13 +30,14 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 # Seconds without a look after which it is not known what was meanwhile.
 _PAUSE = 30.0
+# Seconds without a step after which a rate would hide that.
+_NO_STEP = 5.0
 
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
 _MARK = (
-    'Mark what users wait for: @jaxmon.request("predict"), the middleware of '
-    "jaxmon.asgi or jaxmon.wsgi, or the interceptor of jaxmon.grpc for requests; "
-    "jaxmon.steps(loader) for a training loop."
+    'Mark what users wait for: @jaxmon.request("predict"), jaxmon.asgi, jaxmon.wsgi or '
+    "jaxmon.grpc for requests; jaxmon.steps(loader) for a training loop."
 )
 _MARK_LOOP = "Mark the loop to have its steps watched: jaxmon.steps(loader)."
 
@@ -106,7 +107,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         lead = "No" if first.state == "failing" else "Not quite"
         more = f" And {counted(rest, 'more reason')}." if rest else ""
         text = f"{lead}: {first.text}{more}"
-        return Answer(first.state, text, tuple(reasons), advice)
+        return Answer(first.state, text, tuple(reasons), "")
     if not marked:
         text = (
             " ".join((_NO_MARKS, *unmarked_text(facts)))
@@ -173,10 +174,15 @@ def _fine(facts: HostFacts) -> str:
             parts[-1] += f" (of {' and '.join(names)}; recognised, not marked)"
     running = [loop for loop in facts.loops if loop.age is not None]
     if len(running) == 1 and running[0].rate:
-        loop = running[0]
+        loop, age = running[0], running[0].age or 0.0
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        parts.append(f"{rate} {steps} a second in {named(loop)}")
+        pauses = age > max(_NO_STEP, facts.limits.late_step_times * (loop.mean or 0.0))
+        parts.append(
+            f"the last step of {named(loop)} was {ago(age)}"
+            if pauses
+            else f"{rate} {steps} a second in {named(loop)}"
+        )
     elif running:
         parts.append(f"{counted(len(running), 'loop')} at work")
     elif ended := [loop for loop in facts.loops if loop.rate]:

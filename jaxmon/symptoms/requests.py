@@ -47,8 +47,8 @@ from jaxmon.symptoms.symptom import (
 
 
 REQUESTS = (
-    "The program's log has the messages. An exception that a web framework turns into "
-    "a response does not reach jaxmon."
+    "The program's log has the tracebacks, also of exceptions that a web framework "
+    "turned into a response."
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""

@@ -166,7 +166,7 @@ def test_steps_of_the_last_minute() -> None:
     assert loop.goodput == pytest.approx(0.75)
     assert (loop.age, loop.age_worker) == (8.0, "1")
     assert found.answer.state == "fine"
-    assert found.answer.text == "Yes: 1 step a second in loop train."
+    assert found.answer.text == "Yes: the last step of loop train was 8 s ago."
 
 
 def test_queues_and_batches_add_up() -> None:

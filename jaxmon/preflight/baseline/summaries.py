@@ -235,8 +235,8 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
         text = clean(f"without times in one of the runs: {names}")
         yield from wrapped(text, width, first=INDENT, rest=indent)
     text = (
-        "Runs of half a minute have enough; `jaxmon baseline` compares shorter ones. "
-        "All else was counted exactly, and is judged."
+        "Longer runs have enough; `jaxmon baseline` compares shorter ones. All else "
+        "was counted exactly, and is judged."
     )
     yield from wrapped(text, width, first=INDENT, rest=INDENT)
 
