@@ -214,8 +214,10 @@ class ProcessView:
 
     @property
     def rate(self) -> str:
-        """Requests or else steps a second, as text."""
-        for value, unit in ((self.requests, "req/s"), (self.steps, "steps/s")):
+        """Requests, or else steps or calls, a second, as text."""
+        calls = self.agent.calling.rate or None
+        rates = (self.requests, "req/s"), (self.steps, "steps/s"), (calls, "calls/s")
+        for value, unit in rates:
             if value is not None:
                 return f"{amount(value)} {unit}"
         return UNKNOWN

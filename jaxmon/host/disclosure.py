@@ -41,6 +41,9 @@ _PLAIN = (
 _VERBS = frozenset(
     ("bench", "eval", "evaluate", "fit", "infer", "predict", "run", "serve", "train")
 )
+# Of what serves an application, it is what runs.
+_SERVERS = frozenset(("daphne", "granian", "gunicorn", "hypercorn", "uvicorn"))
+_APPLICATION = r"[A-Za-z_][\w.]{0,60}:[A-Za-z_]\w{0,40}"
 _OPTION = r"(?s)(--|\+{0,2}|-)([A-Za-z_][\w.-]{0,59})(=?)(.*)"
 # Options of Python that are followed by a value.
 _OF_PYTHON = ("-W", "-X", "--check-hash-based-pycs")
@@ -297,8 +300,9 @@ def _command(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     if gap:
         yield HIDDEN, rest
     elif "python" in name:
-        yield from _interpreter(left)
-    yield from _arguments(left)
+        for shown, name in _interpreter(left):
+            yield shown, name
+    yield from _arguments(left, serves=name.rpartition("/")[2] in _SERVERS)
 
 
 def _interpreter(left: list[str]) -> Iterator[tuple[str, str]]:
@@ -321,13 +325,14 @@ def _interpreter(left: list[str]) -> Iterator[tuple[str, str]]:
             return
 
 
-def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _arguments(words: Sequence[str], *, serves: bool) -> Iterator[tuple[str, str]]:
     option = ""
     for index, word in enumerate(words):
         shown, after = _argument(word, option)
         is_process = index == len(words) - 1 and re.fullmatch(_PROCESS, word)
         is_verb = index == 0 and word in _VERBS
-        yield (word if is_process or is_verb else shown), word
+        is_served = serves and not option and re.fullmatch(_APPLICATION, word)
+        yield (word if is_process or is_verb or is_served else shown), word
         option = after
 
 

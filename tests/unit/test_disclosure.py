@@ -40,6 +40,16 @@ from tests.helpers.processes import each
             "python -W ignore t.py (Fork-1)",
         ),
         (["python t.py --key abc"], "python …"),
+        # What a server runs, and nothing else of that form.
+        (
+            ["python", "-m", "uvicorn", "api:app", "--workers", "2"],
+            "python -m uvicorn api:app --workers 2",
+        ),
+        (
+            ["/bin/gunicorn", "-b", "me:secret", "web:app", "--auth", "me:secret"],
+            "gunicorn -b … web:app --auth …",
+        ),
+        (["python", "t.py", "me:secret"], "python t.py …"),
         ([], ""),
     ],
 )
