@@ -30,6 +30,13 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
         )
     for doubt in snapshot.run_doubts:
         yield f"{doubt}."
+    for warned in snapshot.warnings:
+        if warned.text.endswith("_at_fork"):
+            yield (
+                f"{warned.where} forked this process after JAX had started. What its "
+                "children do is not observed here, and JAX may hang in them: start "
+                "them by spawn, or import JAX after the fork."
+            )
     waiting = snapshot.usual.waiting or 0.0
     if waiting >= snapshot.limits.rank_starved_share:
         yield (

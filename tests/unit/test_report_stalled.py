@@ -2,7 +2,9 @@
 
 import pytest
 
+from jaxmon.facts.process import read
 from jaxmon.facts.walltime import from_place
+from jaxmon.screens.notes import doubts
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
@@ -187,6 +189,13 @@ def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
         assert one.evidence[0].startswith("load.py:5 has forked this process")
         assert "spawn" in one.action
     assert "stalled" not in [one.topic for one in findings(time=time)]
+
+
+def test_what_is_forked_is_not_observed():
+    """A server that forks its workers shows nothing of them; others have no note."""
+    (doubt,) = doubts(read({"warnings": [FORKED]}))
+    assert doubt.startswith("load.py:5 forked this process after JAX had started.")
+    assert [*doubts(read({"warnings": [{**FORKED, "text": "JAX warned in x"}]}))] == []
 
 
 @pytest.mark.parametrize(("asleep", "seconds"), [(2, 16.0), (0, 61.0)])
