@@ -36,6 +36,11 @@ _EVERY_SECONDS = 5.0
 _LATE = 0.02
 # Kernel: proc_pid_stat(5), counted from the state.
 _USER_TICKS = 11
+# The unit of these, per second: Linux has no other.
+_TICKS = 100
+# Share of a processor that what is asleep may use: a wait for a lock of JAX wakes up a
+# few times a second, only to wait again.
+_WAKES_UP = 0.004
 _LINUX = sys.platform == "linux"
 # Kernel: include/linux/posix-timers.h, the clock of a thread's processor time.
 _CPU_CLOCK_OF_THREAD = 6
@@ -188,6 +193,46 @@ def time_of_workers() -> dict[int, int]:
         except Exception as error:  # noqa: BLE001 - of another release, or gone
             interrupts.pass_on(error)
     return found
+
+
+class WorkerProcesses:
+    """
+    Follows whether the processes of multiprocessing do anything.
+
+    Args:
+        every: seconds between two readings, and for how long those must rest that are
+            asleep.
+        read: returns what each has used so far, in ticks of the kernel.
+    """
+
+    def __init__(
+        self, every: float, read: Callable[[], Mapping[int, int]] = time_of_workers
+    ) -> None:
+        self.every = every
+        self._read = read
+        self._most = _WAKES_UP * _TICKS * every
+        self._used: Mapping[int, int] = {}
+        self._worked_at = self.read_at = 0.0
+
+    def worked(self, now: float) -> bool:
+        """Read what they have used; return whether they have worked since then."""
+        used = self._read()
+        works = self._works(used)
+        self._used, self.read_at = used, now
+        if works:
+            self._worked_at = now
+        return works
+
+    def asleep(self, now: float) -> int:
+        """Return how many there are, if all have been asleep for a while."""
+        used = self._read()
+        rests = now - self._worked_at >= self.every and not self._works(used)
+        return len(used) if rests else 0
+
+    def _works(self, used: Mapping[int, int]) -> bool:
+        return used.keys() != self._used.keys() or any(
+            [ticks - self._used[number] > self._most for number, ticks in used.items()]
+        )
 
 
 # Of the processor time that threads of the program have used.
