@@ -263,11 +263,17 @@ class WallTimePart(Part):
             return {}
         others = [row for row in found if row is not mine]
         locked = [row for row in others if row["lock"] and mine["lock"]]
+        failed: tuple[facts.FailedHelper, ...] = ()
+        current = self._looks.progress.current
+        pools = any("/multiprocessing/pool.py:" in line for line in mine["stack"])
+        if pools and current is not None:
+            # What has failed before may be of a pool that the program has no longer.
+            failed = self._workers.failed(perf_counter(), current.since)
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
-            "gone": self._failed_helpers(),
+            "gone": (*failed, *self._failed_helpers()),
             "alone": any(map(_takes, mine["stack"]))
             and all(row["needs_threads"] for row in others),
             "full": self._full(mine, others),
@@ -369,6 +375,7 @@ class WallTimePart(Part):
 
     def _follow(self) -> None:
         current, now = self._looks.progress.current, perf_counter()
+        self._workers.look(now)
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
