@@ -372,10 +372,10 @@ class WallTimePart(Part):
                 # One that learns of new code takes longer, once.
                 usual += (min(took, _LONGER * (usual or took)) - usual) / _LATEST
         self._looks.close()
+        self._workers.close()
 
     def _follow(self) -> None:
         current, now = self._looks.progress.current, perf_counter()
-        self._workers.look(now)
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
@@ -386,6 +386,7 @@ class WallTimePart(Part):
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
+        self._workers.look(now)
 
 
 def _serves() -> bool:

@@ -217,7 +217,7 @@ class WorkerProcesses:
     def __init__(
         self, every: float, read: Callable[[], Mapping[int, int]] = time_of_workers
     ) -> None:
-        self.every = every
+        self._every = every
         self._read = read
         self._most = _WAKES_UP * _TICKS * every
         self._used: Mapping[int, int] = {}
@@ -243,7 +243,7 @@ class WorkerProcesses:
 
     def failed(self, now: float, since: float) -> tuple[FailedHelper, ...]:
         """Return the workers of a `Pool` that have failed *since*, the latest first."""
-        latest = since - self.every  # a death may have interrupted what goes on since
+        latest = since - self._every  # a death may have interrupted what goes on since
         failed = [item for item in self._failed.copy() if item[0] >= latest]
         return tuple([of.replace(age_seconds=now - at) for at, of in reversed(failed)])
 
@@ -259,8 +259,12 @@ class WorkerProcesses:
     def asleep(self, now: float) -> int:
         """Return how many there are, if all have been asleep for a while."""
         used = self._read()
-        rests = now - self._worked_at >= self.every and not self._works(used)
+        rests = now - self._worked_at >= self._every and not self._works(used)
         return len(used) if rests else 0
+
+    def close(self) -> None:
+        """Release what it has of the program's."""
+        self._pooled = []
 
     def _works(self, used: Mapping[int, int]) -> bool:
         return used.keys() != self._used.keys() or any(
