@@ -213,19 +213,26 @@ def wait_for_start(directory: Path) -> bool:
     Wait some seconds for the agent of a program that has just been started; return
     whether there was one to wait for.
     """
-    starting = _starting(directory)
+    found = _without_agent(directory)
+    starting = {pid: age for pid, age in found.items() if not _is_fork(pid)}
     if not any(age < _YOUNG for age in starting.values()):
         return False
     pids = " and ".join(f"pid {pid}" for pid in starting)
     output.line(f"Waiting for {pids} to import JAX ...", err=True)
     end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end and starting.keys() <= _starting(directory).keys():
+    while time.monotonic() < end and starting.keys() <= found.keys():
+        found = _without_agent(directory)
         time.sleep(_OFTEN)
     return True
 
 
-def _starting(directory: Path) -> dict[int, float]:
-    """Return pid and age of what `jaxmon run` has started, and has no agent yet."""
+def _is_fork(pid: int) -> bool:
+    """Return whether it was forked, and has JAX: so no agent begins, if it had then."""
+    return process.is_fork(Path(f"/proc/{pid}"), "jaxlib")
+
+
+def _without_agent(directory: Path) -> dict[int, float]:
+    """Return pid and age of what `jaxmon run` has started, and has no agent."""
     have, found = set[int | None](), {}
     with suppress(OSError):  # `running` says why
         have = {hung.listener(path) for path in rundir.sockets(directory).values()}
@@ -255,11 +262,13 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
 
 def hints(directory: Path) -> list[str]:
     """Return what runs besides *directory*: in others, or without an agent yet."""
-    found = [
-        f"pid {pid} ({hung.program(pid)}) has no agent here: `jaxmon run` started it "
-        f"{ago(age)}, and an agent begins once JAX is imported."
-        for pid, age in _starting(directory).items()
-    ]
+    found = []
+    for pid, age in _without_agent(directory).items():
+        how = "`jaxmon run` started it {}, and an agent begins once JAX is imported."
+        if _is_fork(pid):
+            how = "it was forked {} from a program of `jaxmon run`, and has loaded JAX."
+        program = f"pid {pid} ({hung.program(pid)})"
+        found.append(f"{program} has no agent here: {how.format(ago(age))}")
     for other, count in rundir.listening(os.getuid()).items():
         if other != directory.absolute():
             have = "process has" if count == 1 else "processes have"

@@ -30,6 +30,8 @@ class FailedHelper(Fact):
         age_seconds: how long ago.
         pid: of the process.
         code: with which it exited; negative for a signal.
+        pooled: whether it was a worker of a `multiprocessing.Pool`, which has started
+            another one: what that worker ran returns no result.
     """
 
     kind: str = ""
@@ -41,15 +43,16 @@ class FailedHelper(Fact):
     age_seconds: float | None = None
     pid: int = 0
     code: int = 0
+    pooled: bool = False
 
     def __str__(self) -> str:
         """Return what it was, and how it ended."""
-        name = f" {self.name}" if self.name else ""
-        if self.kind == "process":
-            return f"process{name} (pid {self.pid}) {_exited(self.code)}"
         from jaxmon.host.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
 
+        name = f" {self.name}" if self.name else ""
         when = "" if self.age_seconds is None else f" {ago(max(self.age_seconds, 0.0))}"
+        if self.kind == "process":
+            return f"process{name} (pid {self.pid}) {_exited(self.code)}{when}"
         message = f"{self.type}: {self.message}" if self.message else self.type
         place = f", {self.where}" if self.where else ""
         place += f" in {self.function}" if self.function else ""

@@ -79,6 +79,11 @@ _START_ANEW = (
     "Start the workers as new processes: "
     'multiprocessing.get_context("spawn"), or "forkserver".'
 )
+_BREAK_THE_POOL = (
+    "Find out what ended the worker: its output may say so, or the kernel's log if "
+    "memory ran out. concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool "
+    "then, where multiprocessing.Pool waits."
+)
 _TAKE_FROM_IT = (
     "No thread takes from that queue. Take results while you put further "
     "work; before you wait for a thread to end, empty its queue, or let it stop: by an "
@@ -108,6 +113,9 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     if now.state == "device" and now.function:
         doing = f"been in a call of {now.function}"
     where = f" at {now.place}" if now.place else ""
+    pooled = next((of for of in now.gone if of.pooled), None)
+    if pooled is not None and now.state in _WAITS:
+        before += f"; {pooled}, and a call that waits for its result never returns"
     causes, action = _causes(snapshot, forks)
     yield Finding(
         "stalled",
@@ -126,7 +134,9 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
     now = snapshot.time.now
     action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
     if now.state in _WAITS and now.gone:
-        return [str(helper) for helper in now.gone[:_MOST_GONE]], HELPER_ADVICE
+        rest = [str(helper) for helper in now.gone if not helper.pooled]
+        is_pool = len(rest) < len(now.gone)
+        return rest[:_MOST_GONE], _BREAK_THE_POOL if is_pool else HELPER_ADVICE
     if now.state == "data_wait" and now.alone:
         return [_ALONE], HELPER_ADVICE
     if now.full or now.lock:

@@ -6,6 +6,7 @@ import pytest
 
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import FailedHelper as Failed
+from tests.helpers.preloaded import run_preloaded
 
 
 PROGRAM = """
@@ -99,6 +100,75 @@ def test_those_that_failed_are_known(preloaded_script):
     assert left == "1"
 
 
+POOLS = """
+import json, multiprocessing, os, signal, sys, threading, time
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime import part
+from jaxmon.facts.record import encoded
+from jaxmon.threads import DaemonThread
+part._LONG = 0.3
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(part.WallTimePart)
+fork = multiprocessing.get_context("fork")
+
+def work(how):
+    time.sleep(1)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "leaves":
+        sys.exit(3)
+    time.sleep(1)
+
+def seen(wait, done):
+    found = []
+    def look():
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not found:
+            time.sleep(0.1)
+            now = ledger.snapshot().now
+            found.extend(helper for helper in now.gone if helper.pooled)
+            if done.is_set():
+                break
+    watch = DaemonThread("jaxmon-test", look)
+    watch.start()
+    wait(watch)
+    watch.join()
+    return encoded(tuple(found))
+
+def with_pool(how):
+    done = threading.Event()
+    time.sleep(1)  # so long that a look finds that the wait before has ended
+    with fork.Pool(2, maxtasksperchild=1) as pool:
+        def wait(watch):
+            result = pool.map_async(work, [how, "", "", ""], chunksize=1)
+            while watch.is_alive() and not result.ready():
+                result.wait(3)
+            done.set()
+        found = seen(wait, done)
+    return found
+
+ended = with_pool("")  # by exiting after a task, and by SIGTERM
+failed = {how: with_pool(how) for how in ("killed", "leaves")}
+elsewhere = threading.Event()
+threading.Timer(2, elsewhere.set).start()
+print(json.dumps([ended, failed, seen(lambda _: elsewhere.wait(), elsewhere)]))
+jaxmon.uninstrument()
+"""
+
+
+def test_workers_of_pools_that_failed_are_known_where_it_waits_for_them():
+    """Their pool has waited for them, started others, and mentions it nowhere."""
+    ended, failed, elsewhere = json.loads(run_preloaded("-c", POOLS).ok().out)
+    assert ended == elsewhere == []
+    for how, code in (("killed", -9), ("leaves", 3)):
+        latest = from_json(Failed, failed[how][0])
+        assert latest.name.startswith("ForkPoolWorker-")
+        assert (latest.kind, latest.code, latest.pooled) == ("process", code, True)
+        assert latest.age_seconds is not None
+        assert 0.0 <= latest.age_seconds < 30.0
+
+
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
@@ -121,6 +191,10 @@ def test_those_that_failed_are_known(preloaded_script):
         (
             Failed("process", pid=7, code=-99),
             "process (pid 7) was ended by signal 99",
+        ),
+        (
+            Failed("process", "w", "", "", "", "", 61.0, 7, -9, pooled=True),
+            "process w (pid 7) was ended by SIGKILL 1 min 1 s ago",
         ),
         (
             Failed("process", "w", pid=7, code=3),

@@ -303,6 +303,39 @@ def test_a_program_that_is_starting_is_waited_for(
         unrelated.kill()
 
 
+FORKS = """
+import os, sys
+if sys.argv[1] == "late":
+    import jax
+if os.fork():
+    os._exit(0)
+print(os.getpid(), flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("when", ["late", "early"])
+def test_a_child_that_was_forked_after_jax_was_imported_is_not_waited_for(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """No agent begins there; one that was forked early gets its own."""
+    waits = when == "early"
+    monkeypatch.setattr(workers, "_PATIENCE", 0.3)
+    environ = bootstrap.environment(clean_environ(run_dir), {"port": None})
+    command = [sys.executable, "-c", FORKS, when]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environ, **pipes) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.wait()
+        found = " ".join(ps(run_dir).err.split())
+    assert (f"Waiting for pid {pid} to import JAX" in found) == waits
+    how = "`jaxmon run` started it" if waits else "it was forked"
+    assert f"pid {pid} (" in found
+    assert f" has no agent here: {how} " in found
+    assert ("an agent begins once JAX is imported" in found) == waits
+
+
 def test_other_users_directories_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

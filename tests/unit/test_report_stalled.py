@@ -143,6 +143,23 @@ def test_what_has_failed_is_evidence_where_a_program_waits():
     assert not any("prefetch" in line for line in one.evidence)
 
 
+@pytest.mark.parametrize("code", [-9, 3])
+def test_a_worker_of_a_pool_that_has_failed_is_in_the_verdict(code):
+    """The call waits for its result for ever, and the pool mentions it nowhere."""
+    now = {**PARKED, "place": "a.py:3", "seconds": 16.0}
+    failed = {"kind": "process", "name": "w", "pid": 7, "code": code, "pooled": True}
+    time = ledger({"device": 0.05}, **now, gone=[{**failed, "age_seconds": 15.0}])
+    (one,) = findings(time=time, transfers={})
+    how = "was ended by SIGKILL" if code < 0 else "exited with code 3"
+    assert one.verdict == (
+        "The program has been blocked outside of JAX for 16.0 s at a.py:3; process w "
+        f"(pid 7) {how} 15 s ago, and a call that waits for its result never returns."
+    )
+    assert "BrokenProcessPool" in one.action
+    assert not any("pid 7" in line for line in one.evidence)
+    assert not findings(time=ledger({"device": 0.05}, **now), transfers={})
+
+
 @pytest.mark.parametrize("loop", ["solve.py:9", ""])
 def test_a_program_that_does_not_end_is_named_with_its_loop(loop):
     """Which function it waits for, and where that loops until a condition is met."""

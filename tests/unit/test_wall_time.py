@@ -25,6 +25,7 @@ from jaxmon.agent.walltime.tasks import (
     GarbageCollections,
     Starvation,
     Task,
+    WorkerProcesses,
     seconds_held,
 )
 from jaxmon.agent.walltime.time_by_call import (
@@ -423,6 +424,26 @@ def test_the_state_of_a_thread_is_read_only_if_it_does_not_compute():
     finally:
         ended.set()
         other.close()
+
+
+def test_workers_are_asleep_while_they_only_wake_up_to_wait_again():
+    """A wait for a lock of JAX does so, and uses a tick now and then."""
+    used = {7: 30, 8: 3}
+    workers = WorkerProcesses(5.0, used.copy)
+    assert workers.worked(100.0)
+    assert not workers.asleep(104.0)
+    for now in (105.0, 110.0, 115.0, 3600.0):
+        used[8] += 1
+        assert not workers.worked(now)
+        assert workers.asleep(now + 1.0) == 2
+    used[7] += 3
+    assert not workers.asleep(3602.0)
+    assert workers.worked(3605.0)
+    assert not workers.asleep(3606.0)
+    assert not workers.worked(3610.0)
+    assert workers.asleep(3611.0) == 2
+    del used[8]  # it has ended, and another one may begin
+    assert workers.worked(3615.0)
 
 
 def trace_to_jaxpr() -> None:

@@ -29,8 +29,8 @@ from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
 from jaxmon.agent.walltime.tasks import (
     Starvation,
+    WorkerProcesses,
     seconds_held,
-    time_of_workers,
     times_slept,
 )
 from jaxmon.agent.walltime.time_by_call import (
@@ -130,9 +130,7 @@ class WallTimePart(Part):
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
-        # What they had done, when that was new, and when it was read.
-        self._worked: dict[int, int] = {}
-        self._worked_at = self._worked_read = 0.0
+        self._workers = WorkerProcesses(_LONG)
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -265,22 +263,22 @@ class WallTimePart(Part):
             return {}
         others = [row for row in found if row is not mine]
         locked = [row for row in others if row["lock"] and mine["lock"]]
+        failed: tuple[facts.FailedHelper, ...] = ()
+        current = self._looks.progress.current
+        pools = any("/multiprocessing/pool.py:" in line for line in mine["stack"])
+        if pools and current is not None:
+            # What has failed before may be of a pool that the program has no longer.
+            failed = self._workers.failed(perf_counter(), current.since)
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
-            "gone": self._failed_helpers(),
+            "gone": (*failed, *self._failed_helpers()),
             "alone": any(map(_takes, mine["stack"]))
             and all(row["needs_threads"] for row in others),
             "full": self._full(mine, others),
-            "asleep": self._asleep(),
+            "asleep": self._workers.asleep(perf_counter()),
         }
-
-    def _asleep(self) -> int:
-        """Return the processes of multiprocessing if they have done nothing lately."""
-        found = time_of_workers()
-        still = found == self._worked and perf_counter() - self._worked_at >= _LONG
-        return len(found) if still else 0
 
     def _full(
         self, mine: dict[str, Any], others: list[dict[str, Any]]
@@ -374,21 +372,21 @@ class WallTimePart(Part):
                 # One that learns of new code takes longer, once.
                 usual += (min(took, _LONGER * (usual or took)) - usual) / _LATEST
         self._looks.close()
+        self._workers.close()
 
     def _follow(self) -> None:
         current, now = self._looks.progress.current, perf_counter()
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
-            if now - max(current.since, self._worked_read) >= _LONG:
-                self._worked_read, worked = now, time_of_workers()
-                if worked != self._worked:
-                    self._worked, self._worked_at = worked, now
-                    self._looks.fed = now
+            waited = now - max(current.since, self._workers.read_at)
+            if waited >= _LONG and self._workers.worked(now):
+                self._looks.fed = now
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
+        self._workers.look(now)
 
 
 def _serves() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from jaxmon import interrupts
 from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.clocks import perf_counter
+from jaxmon.facts.walltime import FailedHelper
 from jaxmon.host.files.descriptor import Descriptor, DescriptorLostError
 from jaxmon.host.resources.process import read_short
 from jaxmon.threads import get_ident, is_ours, main_ident
@@ -36,6 +38,12 @@ _EVERY_SECONDS = 5.0
 _LATE = 0.02
 # Kernel: proc_pid_stat(5), counted from the state.
 _USER_TICKS = 11
+# The unit of these, per second: Linux has no other.
+_TICKS = 100
+# Share of a processor that what is asleep may use: a wait for a lock of JAX wakes up a
+# few times a second, only to wait again.
+_WAKES_UP = 0.004
+_OF_POOL, _MOST_FAILED = "PoolWorker-", 5
 _LINUX = sys.platform == "linux"
 # Kernel: include/linux/posix-timers.h, the clock of a thread's processor time.
 _CPU_CLOCK_OF_THREAD = 6
@@ -171,14 +179,19 @@ class Tasks:
         self._by_ident.clear()
 
 
+def _children() -> list[Any]:
+    """Return the processes of multiprocessing that nothing has waited for."""
+    module = sys.modules.get("multiprocessing.process")
+    return list(getattr(module, "_children", ()))[:_MOST]
+
+
 def time_of_workers() -> dict[int, int]:
     """
     Return the processor time of each process of multiprocessing, in ticks of the
     kernel, by its number; 20 µs for each.
     """
-    module = sys.modules.get("multiprocessing.process")
     found = {}
-    for child in list(getattr(module, "_children", ()))[:_MOST]:
+    for child in _children():
         try:
             number = int(child.pid)
             read = read_short(f"/proc/{number}/stat")
@@ -188,6 +201,75 @@ def time_of_workers() -> dict[int, int]:
         except Exception as error:  # noqa: BLE001 - of another release, or gone
             interrupts.pass_on(error)
     return found
+
+
+class WorkerProcesses:
+    """
+    Follows whether the processes of multiprocessing do anything, and which workers of
+    a `Pool` fail: that waits for them, starts others, and mentions it nowhere.
+
+    Args:
+        every: seconds between two readings, and for how long those must rest that are
+            asleep.
+        read: returns what each has used so far, in ticks of the kernel.
+    """
+
+    def __init__(
+        self, every: float, read: Callable[[], Mapping[int, int]] = time_of_workers
+    ) -> None:
+        self._every = every
+        self._read = read
+        self._most = _WAKES_UP * _TICKS * every
+        self._used: Mapping[int, int] = {}
+        self._worked_at = self.read_at = 0.0
+        self._pooled: list[tuple[str, Any]] = []
+        self._failed: deque[tuple[float, FailedHelper]] = deque(maxlen=_MOST_FAILED)
+
+    def look(self, now: float) -> None:
+        """Note which workers of a `Pool` have failed since the last look; 1 µs each."""
+        before = self._pooled
+        # Not the process, which refers to what the program gave it.
+        self._pooled = [
+            (str(child.name), getattr(child, "_popen", None))
+            for child in _children()
+            if _OF_POOL in str(child.name)
+        ]
+        for name, ended in before:
+            code = getattr(ended, "returncode", None)
+            # A pool ends its workers by SIGTERM.
+            if code and code != -signal.SIGTERM and (name, ended) not in self._pooled:
+                failed = FailedHelper("process", name, pid=ended.pid, code=code)
+                self._failed.append((now, failed.replace(pooled=True)))
+
+    def failed(self, now: float, since: float) -> tuple[FailedHelper, ...]:
+        """Return the workers of a `Pool` that have failed *since*, the latest first."""
+        latest = since - self._every  # a death may have interrupted what goes on since
+        failed = [item for item in self._failed.copy() if item[0] >= latest]
+        return tuple([of.replace(age_seconds=now - at) for at, of in reversed(failed)])
+
+    def worked(self, now: float) -> bool:
+        """Read what they have used; return whether they have worked since then."""
+        used = self._read()
+        works = self._works(used)
+        self._used, self.read_at = used, now
+        if works:
+            self._worked_at = now
+        return works
+
+    def asleep(self, now: float) -> int:
+        """Return how many there are, if all have been asleep for a while."""
+        used = self._read()
+        rests = now - self._worked_at >= self._every and not self._works(used)
+        return len(used) if rests else 0
+
+    def close(self) -> None:
+        """Release what it has of the program's."""
+        self._pooled = []
+
+    def _works(self, used: Mapping[int, int]) -> bool:
+        return used.keys() != self._used.keys() or any(
+            [ticks - self._used[number] > self._most for number, ticks in used.items()]
+        )
 
 
 # Of the processor time that threads of the program have used.

@@ -24,7 +24,9 @@ from jaxmon.exposition.families import Family, by_label, gauge
 # More than a figure of the kernel's takes.
 _SHORT = 4096
 # Fields of /proc/PID/stat behind the name in brackets, which may hold anything.
-_STARTED = 19
+_FLAGS, _STARTED = 6, 19
+# Linux: include/linux/sched.h, `PF_FORKNOEXEC`.
+_FORKED = 0x40
 _GENERATIONS = {
     catalog.PYTHON_GC_OBJECTS_COLLECTED: "collected",
     catalog.PYTHON_GC_OBJECTS_UNCOLLECTABLE: "uncollectable",
@@ -117,6 +119,19 @@ def age(proc: Path = Path("/proc/self")) -> float | None:
     except (OSError, ValueError, IndexError, AttributeError) as error:
         interrupts.pass_on(error)
         return None  # not Linux, or hidden
+
+
+def is_fork(proc: Path, package: str) -> bool:
+    """
+    Return whether the process was forked, has executed nothing since, and has a library
+    of that *package* in its memory.
+    """
+    try:
+        flags = int(read_short(proc / "stat").rpartition(b")")[2].split()[_FLAGS])
+        mapped = (proc / "maps").read_bytes() if flags & _FORKED else b""
+    except (OSError, ValueError, IndexError):
+        return False  # not Linux, or hidden
+    return f"/{package}/".encode() in mapped
 
 
 def _pages(proc: Path) -> tuple[int, int] | None:
