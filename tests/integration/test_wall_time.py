@@ -165,10 +165,11 @@ from jaxmon.threads import DaemonThread, is_ours
 agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
 ledger = runtime_of(agent).part(WallTimePart)
 step = jax.jit(lambda x: x + 1)
-def work(items):
-    jax.jit(jnp.negative)(1.0)
+def work(items, called):
+    jax.jit(lambda x: -x)(1.0)  # a miss, from this thread
     while (x := items.get()) is not None:
         step(x)
+        called.append(time.monotonic())
 class Condition:
     def __init__(self):
         self.items, self.some = [], threading.Condition()
@@ -182,18 +183,21 @@ class Condition:
                 self.some.wait()
             return self.items.pop(0)
 def seen(meanwhile, end, queue=queue.Queue):
-    items, states = queue(), []
+    items, states, called = queue(), [], []
     def watch():
         items.put(1.0)
         for _ in range(600):
             time.sleep(0.1)
-            now = ledger.snapshot().now
-            if now.seconds > 0.5 and now.state in {"data_wait", "blocked", "idle"}:
+            if not called:  # it may wait for a processor
+                continue
+            now, waits = ledger.snapshot().now, time.monotonic() - called[0]
+            lasts = 0.5 < now.seconds <= waits
+            if lasts and now.state in {"data_wait", "blocked", "idle"}:
                 states.append(now.state)
                 break
         items.put(None)
         end()
-    worker = threading.Thread(target=work, args=(items,))
+    worker = threading.Thread(target=work, args=(items, called))
     worker.start()
     threading.Thread(target=watch).start()
     meanwhile(worker)
