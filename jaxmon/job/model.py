@@ -164,8 +164,8 @@ class Straggler:
 class Slowness:
     """
     Which ranks make a job slower now, and *former* ones; a *step* takes so many seconds
-    (a call, if no step is known), *lost* less if they were like the others; *throttled*
-    are those whose GPUs are, unlike most.
+    (a call, if no step is known), of which the others wait for those that are *lost*;
+    *throttled* are those whose GPUs are, unlike most.
     """
 
     stragglers: tuple[Straggler, ...] = ()

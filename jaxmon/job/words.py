@@ -253,12 +253,17 @@ def advised(suspects: model.Suspects, count: int) -> str:
 
 
 def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:
-    """Return whether *suspects* have made the call in which the others wait."""
+    """Return which call *suspects* have not made, if the others wait in it or later."""
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
         return ""
     have = agreeing("has", len(suspects.numbers))
-    return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
+    text = f"{have} not dispatched call {calls + 1:,} of {short(waiting.function)}"
+    if call == calls + 1 or not waiting.numbers:
+        return text
+    several = len(waiting.numbers) > 1
+    ahead = "others are" if several else f"{numbers(waiting.numbers)} is"
+    return f"{text}; {ahead} at call {call:,}"
 
 
 def waits(job: model.Job) -> str:

@@ -47,6 +47,21 @@ def test_the_rank_that_does_something_else_is_named() -> None:
     assert "queue.py" not in said
 
 
+def test_the_first_call_that_a_rank_has_not_made_is_said() -> None:
+    """Others may be several calls ahead, which is said, or a single one."""
+    for calls, said in (
+        (150, "has not dispatched call 151 of train_step; rank 0 is at call 161"),
+        (160, "has not dispatched call 161 of train_step"),
+        (0, "has not dispatched call 1 of train_step; rank 0 is at call 161"),
+    ):
+        stuck = report(1, count=2, calls=calls, state="data_wait", place="data.py:41")
+        printed = text(judged(*waiting(1, count=2, calls=161), stuck))
+        assert f"{said} data.py:41" in printed
+        assert "call 161 (train.py:58)" in printed
+    level = report(1, count=2, calls=161, state="data_wait", place="data.py:41")
+    assert "has not" not in text(judged(*waiting(1, count=2, calls=161), level))
+
+
 def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
     """It is said of ranks that wait on the host: how it ended, and what to do."""
     gone = [
@@ -198,7 +213,7 @@ def test_a_rank_that_waits_on_another_line_is_named() -> None:
     assert (found.place, job.waiting.numbers) == ("train.py:40", tuple(range(7)))
     said = text(job)
     assert "rank 7 (host-0, pid 1007) waits on another line, train.py:40, for" in said
-    assert "has not dispatched call 51 of train_step" in said
+    assert "has not dispatched call 42 of train_step; others are at call 51" in said
     assert "Or it reads a result of what all run: then look at the network" in said
     assert "ranks 0-6 wait for results of train_step, call 51 (train.py:60)" in said
 
