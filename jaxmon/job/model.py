@@ -7,7 +7,7 @@ from enum import Enum
 
 from jaxmon.facts.host import CommunicatorRank, LaggingRank, MissingProcess, Ras
 from jaxmon.facts.rank import Rank
-from jaxmon.facts.walltime import FailedHelper
+from jaxmon.facts.walltime import FailedHelper, Standing
 
 
 class JobState(Enum):
@@ -95,6 +95,12 @@ class Suspects:
         """Failed helpers of the first rank, if it waits on the host, maybe for one."""
         here = self.ranks and self.kind in _WAITS
         return self.ranks[0].now.gone if here else ()
+
+    @property
+    def fillers(self) -> tuple[Standing, ...]:
+        """Threads of the first rank that may fill the queue that it waits for."""
+        here = self.ranks and self.kind is SuspectKind.DATA
+        return self.ranks[0].now.fillers if here else ()
 
 
 @dataclass(frozen=True, slots=True)

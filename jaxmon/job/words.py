@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.ending import UNRECORDED
 from jaxmon.facts.rank import Rank
-from jaxmon.facts.walltime import HELPER_ADVICE
+from jaxmon.facts.walltime import FILLER_ADVICE, HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
 from jaxmon.job import model
 
@@ -114,8 +114,9 @@ WORDS = {
     ),
     model.SuspectKind.DATA: Phrases(
         "waits for data",
-        "The stack shows what the loader waits for: a file system, a worker process "
-        "that has died, a queue that nothing fills.",
+        "Look at what the loader waits for: a file system, a worker process that has "
+        "died, a queue that nothing fills. `jaxmon explain --stacks` on the host shows "
+        "all threads.",
     ),
     model.SuspectKind.BLOCKED: Phrases(
         "is blocked outside of JAX", "The stack shows what it waits for."
@@ -249,7 +250,9 @@ def advised(suspects: model.Suspects, count: int) -> str:
         return _ALL_IN_IT
     if suspects.kind is model.SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
-    return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
+    if suspects.failed_helpers:
+        return HELPER_ADVICE
+    return FILLER_ADVICE if suspects.fillers else WORDS[suspects.kind].advice
 
 
 def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:

@@ -87,6 +87,29 @@ def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
     assert "prefetch" not in text(judged(*waiting(3, calls=812), busy))
 
 
+def test_a_thread_that_may_fill_the_queue_is_named() -> None:
+    """With its line; without one it is not claimed that a stack shows the cause."""
+    stuck = report(3, calls=811, state="data_wait", place="data.py:41", age=95.0)
+    said = text(judged(*waiting(3, calls=812), stuck))
+    assert "Look at what the loader waits for: a file system" in said
+    assert "stack shows" not in said
+    assert "may fill the queue" not in said
+    stack = ["~/socket.py:706 in readinto", "data.py:9 in read", "data.py:20 in work"]
+    reader = {"name": "reader", "stack": stack, "place": "data.py:9"}
+    stuck["now"]["fillers"] = [reader]
+    job = judged(*waiting(3, calls=812), stuck)
+    said = text(job)
+    where = "thread reader, which may fill the queue, is at data.py:9 in read, "
+    assert f"its {where}innermost: ~/socket.py:706 in readinto If such a thread" in said
+    assert "stack shows" not in said
+    [suspects] = document(Verdict((job,)))["jobs"][0]["suspects"]
+    assert suspects["fillers"] == [f"{where}innermost: ~/socket.py:706 in readinto"]
+    # It does not wait for it if it runs.
+    busy = report(3, calls=811, state="python", place="data.py:41", age=95.0)
+    busy["now"]["fillers"] = [reader]
+    assert "may fill the queue" not in text(judged(*waiting(3, calls=812), busy))
+
+
 def test_what_a_rank_is_in_is_told_apart() -> None:
     """A lock, a file, Python, an activity, a compile and an own function differ."""
     cases: dict[SuspectKind, dict[str, Any]] = {
