@@ -264,8 +264,8 @@ def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:
     text = f"{have} not dispatched call {calls + 1:,} of {short(waiting.function)}"
     if call == calls + 1 or not waiting.numbers:
         return text
-    several = len(waiting.numbers) > 1
-    ahead = "others are" if several else f"{numbers(waiting.numbers)} is"
+    only = len(waiting.numbers) == 1
+    ahead = f"{numbers(waiting.numbers)} is" if only else "others are"
     return f"{text}; {ahead} at call {call:,}"
 
 
