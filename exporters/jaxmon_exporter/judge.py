@@ -88,6 +88,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
                 calling=calling(snapshot),
                 recognised=snapshot.recognised,
+                rank=of.rank,
             )
     judged: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):

@@ -191,7 +191,8 @@ def _show_stacks(
         return
     width = output.report_width()
     for number, (process, page) in enumerate(zip(workers, pages, strict=True)):
-        if everyone:
+        # Slots are no ranks: one may have been mistaken for the other.
+        if everyone or process.is_rank:
             output.lines(
                 [*([""] if number else []), f"worker {process.description}", ""]
             )

@@ -188,6 +188,12 @@ class ProcessView:
         return self.agent.worker
 
     @property
+    def job_rank(self) -> str:
+        """Its number in its job, empty if it is in none."""
+        index = self.agent.rank.index
+        return "" if index is None else str(index)
+
+    @property
     def order(self) -> tuple[int, str]:
         """What slots are sorted by."""
         return len(self.number), self.number

@@ -62,6 +62,7 @@ def _devices(process: ProcessView) -> str:
 
 _PROCESSES: Fields[ProcessView] = (
     words("WORKER", 7, lambda process: clean(process.number)),
+    words("RANK", 6, lambda process: process.job_rank),
     number("PID", 8, lambda process: process.agent.pid, str),
     number("AGE", 14, lambda process: process.agent.age, duration),
     (Column("", 2), lambda _: ""),
@@ -93,8 +94,9 @@ def command(
     """
     List the observed processes of a host, and how they are.
 
-    Each has a row: its slot (the `worker` label), pid, age, state, requests or steps a
-    second, and command. Below it stands what is wrong with it. A process that crashed,
+    Each has a row: its slot (the `worker` label), its rank in a job of several, pid,
+    age, state, requests or steps a second, and command. Slots are taken as processes
+    start, and are no ranks. Below a row stands what is wrong. A process that crashed,
     or "ended" without a record, is listed until another takes its slot. One that does
     not respond is "stuck?", one that SIGSTOP stopped is "stopped".
 
@@ -177,11 +179,14 @@ def _show(
     if any(process.agent.release for process in processes):
         fields = (*fields[:-2], _RELEASE, *fields[-2:])
     if width < _WIDE:
-        fields = (*_PROCESSES[:6], words("COMMAND", 0, _command))
+        fields = (*_PROCESSES[:7], words("COMMAND", 0, _command))
     rows = [
         *tabulated("", fields, processes).rows,
         *(row[: len(fields)] for row in _ended_rows(finished)),
     ]
+    if not any(process.job_rank for process in processes):
+        fields = (fields[0], *fields[2:])
+        rows = [[row[0], *row[2:]] for row in rows]
     layout = [column for column, _ in fields]
     lines = table(layout, rows, width=width, indent="")
     output.line(lines[0])
@@ -206,7 +211,7 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
     for worker, end in finished.items():
         age = age_of(end)
         yield [
-            worker,
+            *(worker, ""),
             str(end.pid or UNKNOWN),
             UNKNOWN if age is None else duration(age),
             *("", "ended", UNKNOWN),
@@ -258,6 +263,8 @@ def _document(
             *(
                 {
                     "worker": process.number,
+                    "rank": process.agent.rank.index,
+                    "ranks": process.agent.rank.count,
                     "pid": process.agent.pid,
                     "command": process.agent.program,
                     "age_seconds": process.agent.age,

@@ -79,15 +79,21 @@ class AgentProcess:
 
     @property
     def description(self) -> str:
-        """Slot, process, age and program as one sanitised line."""
+        """Slot, rank, process, age and program as one sanitised line."""
         facts = [
             self.number,
+            str(self._process.rank),
             "" if self.pid is None else f"pid {self.pid}",
             "" if self.age is None else f"for {duration(self.age)}",
             self.program,
             self.trouble,
         ]
         return shortened("  ".join(filter(None, facts)), _ROOM)
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it is one of the processes of a job."""
+        return self._process.rank.index is not None
 
     @cached_property
     def _process(self) -> Process:

@@ -32,11 +32,29 @@ from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 
 
+class JobRank(Fact):
+    """
+    Which process of a job of several this is.
+
+    Attributes:
+        index: its number, from 0; `None` if it is in none, or has not joined it yet.
+        count: of the processes of the job.
+    """
+
+    index: int | None = None
+    count: int | None = None
+
+    def __str__(self) -> str:
+        """Return ``rank 1 of 2``, empty if it is in no job."""
+        return "" if self.index is None else f"rank {self.index} of {self.count or '?'}"
+
+
 class Process(Fact):
     """
     The process being reported on.
 
     Attributes:
+        rank: which of its job.
         started: Unix time when jaxmon was started there.
         observed_seconds: since then.
         now: Unix time of the report.
@@ -47,6 +65,7 @@ class Process(Fact):
 
     pid: int | None = None
     program: str = ""
+    rank: JobRank = JobRank()
     started: float = 0.0
     now: float = 0.0
     observed_seconds: float = 0.0

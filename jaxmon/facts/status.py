@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from jaxmon.facts.process import JobRank
 from jaxmon.facts.record import NOTHING, Fact
 
 
@@ -232,9 +233,9 @@ class ProcessVerdict(Fact):
     is what it prints if nothing is to fix, else empty; ``trouble`` says why the
     findings are unknown, as the predicate of a sentence, empty if they have not been
     read yet; ``notes`` say why some may be missing or wrong. ``observed_seconds`` is
-    what they are about. ``release`` is the program's. ``pid`` and ``program``, its
-    command line, are known with the findings only, as is ``doing``, where its time goes
-    lately, in a sentence.
+    what they are about. ``release`` is the program's. ``pid``, ``program``, its command
+    line, and ``rank``, which process of its job it is, are known with the findings
+    only, as is ``doing``, where its time goes lately, in a sentence.
     ``crashed_seconds`` is how long ago an exception ended it, `None` if none did, and
     ``ended_seconds`` how long ago it ended without finishing, if it did;
     ``unrecorded`` is whether it ended without a record: killed, or stopped by a signal.
@@ -256,6 +257,7 @@ class ProcessVerdict(Fact):
     calling: CallRate = CallRate()
     recognised: tuple[str, ...] = ()
     release: str = ""
+    rank: JobRank = JobRank()
 
 
 class AgentSummary(ProcessVerdict):

@@ -13,6 +13,10 @@ HELPER_ADVICE = (
     "why. Let helpers pass their exceptions on to who waits for them, through the "
     "queue or as futures."
 )
+FILLER_ADVICE = (
+    "If such a thread fills the queue, look at the line that it is in. `jaxmon explain "
+    "--stacks` shows all threads."
+)
 
 
 class FailedHelper(Fact):
@@ -227,10 +231,20 @@ class Period(Fact):
 
 
 class Standing(Fact):
-    """A thread that waits for others: lines of its stack, innermost first."""
+    """
+    A thread: lines of its *stack*, innermost first, and the *place* of the program
+    among them.
+    """
 
     name: str = ""
     stack: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def filling(self) -> str:
+        """Where it is, if it may fill a queue that another thread waits for."""
+        lines = ", ".join(from_place(self.stack, self.place)[:2])
+        return f"thread {self.name}, which may fill the queue, is at {lines}"
 
 
 class Now(Fact):
@@ -252,6 +266,8 @@ class Now(Fact):
             queue, in a program that marks no loop.
         alone: whether it waits for a queue that only threads of the program fill, and
             has no other thread, or only such that wait for threads themselves.
+        fillers: threads that may fill the queue for which it waits: those in a line of
+            the program that do not wait for threads themselves.
         full: threads that wait for room in a queue, or for a thread to end, if it does
             so, too, and no thread of the program has done anything for a while.
         asleep: the processes of multiprocessing, if they have done nothing lately.
@@ -276,6 +292,7 @@ class Now(Fact):
     gone: tuple[FailedHelper, ...] = ()
     work: bool = False
     alone: bool = False
+    fillers: tuple[Standing, ...] = ()
     full: tuple[Standing, ...] = ()
     asleep: int = 0
     called: tuple[str, ...] = ()

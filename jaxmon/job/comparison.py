@@ -145,15 +145,25 @@ _APART = 0.25
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """One rank: its time by call, and where the windows begin, the latest first."""
+    """
+    One rank: its time by call, where the windows begin, the latest first, and where the
+    *first* calls are over.
+    """
 
     rank: Rank
     course: TimeByCall
     positions: Sequence[CallPosition]
+    first: CallPosition
 
     def spent(self, column: str, windows: range) -> float:
         """Return the sum of *column* in *windows*."""
         ends = (self.positions[windows.start], self.positions[windows.stop])
+        after, before = self.course.sums(column, ends)
+        return after - before
+
+    def spent_before(self, column: str) -> float:
+        """Return the sum of *column* before all windows, without the first calls."""
+        ends = (self.positions[-1], self.first)
         after, before = self.course.sums(column, ends)
         return after - before
 
@@ -180,7 +190,8 @@ class ComparedRank:
 class RankComparison:
     """
     Ranks over the same calls: windows lie between *edges*, the latest first, which are
-    *ages* old; the latest have *window* seconds, a step *step_calls*.
+    *ages* old; the latest have *window* seconds, a step *step_calls*. What is known
+    begins at the call *first*.
     """
 
     sides: Sequence[ComparedRank]
@@ -188,6 +199,7 @@ class RankComparison:
     ages: Sequence[float]
     window: float
     step_calls: float
+    first: float
 
     @property
     def recent(self) -> int:
@@ -199,6 +211,12 @@ class RankComparison:
     def steps(self, windows: range) -> float:
         """Return the steps in *windows*."""
         return (self.edges[windows.start] - self.edges[windows.stop]) / self.step_calls
+
+    @property
+    def steps_before(self) -> float:
+        """The steps before all windows, without the first calls, 0 if they are few."""
+        steps = (self.edges[-1] - self.first) / self.step_calls
+        return steps if steps >= _STEPS else 0.0
 
     @property
     def windows(self) -> int:
@@ -224,11 +242,17 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     least = min(usual.calls_before(_BEHIND_SECONDS), ahead)
     courses = [(rank, course) for rank, course in courses if course.calls >= least]
     end = min(course.calls for _, course in courses)
-    edges, ages = _grid(usual, end, window, step_calls)
+    first = min(_FIRST_CALLS, end / 2)
+    edges, ages = _grid(usual, first, end, window, step_calls)
     if len(edges) <= WINDOWS:
         return None
     sides = [
-        ComparedRank(rank, course, [course.position(edge) for edge in edges])
+        ComparedRank(
+            rank,
+            course,
+            [course.position(edge) for edge in edges],
+            course.position(first),
+        )
         for rank, course in courses
     ]
     latest = range(WINDOWS)
@@ -242,7 +266,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     # If most go their own ways, they are not in step.
     if len(sides) < 2 or 2 * len(sides) <= len(courses):  # noqa: PLR2004 - see above
         return None
-    return RankComparison(sides, edges, ages, window, step_calls)
+    return RankComparison(sides, edges, ages, window, step_calls, first)
 
 
 def calls_each(ranks: Iterable[Rank]) -> float:
@@ -256,13 +280,13 @@ def calls_each(ranks: Iterable[Rank]) -> float:
 
 
 def _grid(
-    usual: TimeByCall, end: float, window: float, step_calls: float
+    usual: TimeByCall, first: float, end: float, window: float, step_calls: float
 ) -> tuple[list[float], list[float]]:
     """
-    Return the calls at which windows begin, back from *end*, and their ages: as many
-    calls, in whole steps, as are usual now, so that no single pause fills several.
+    Return the calls at which windows begin, back from *end* to *first*, and their ages:
+    as many calls, in whole steps, as are usual now, so that no single pause fills
+    several.
     """
-    first = min(_FIRST_CALLS, end / 2)
     edges, ages = [end], [usual.age(end)]
     while len(edges) <= _MOST_WINDOWS:
         old = ages[-1] >= _RECENT_SECONDS

@@ -7,7 +7,7 @@ from enum import Enum
 
 from jaxmon.facts.host import CommunicatorRank, LaggingRank, MissingProcess, Ras
 from jaxmon.facts.rank import Rank
-from jaxmon.facts.walltime import FailedHelper
+from jaxmon.facts.walltime import FailedHelper, Standing
 
 
 class JobState(Enum):
@@ -96,6 +96,12 @@ class Suspects:
         here = self.ranks and self.kind in _WAITS
         return self.ranks[0].now.gone if here else ()
 
+    @property
+    def fillers(self) -> tuple[Standing, ...]:
+        """Threads of the first rank that may fill the queue that it waits for."""
+        here = self.ranks and self.kind is SuspectKind.DATA
+        return self.ranks[0].now.fillers if here else ()
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceWait:
@@ -164,8 +170,8 @@ class Straggler:
 class Slowness:
     """
     Which ranks make a job slower now, and *former* ones; a *step* takes so many seconds
-    (a call, if no step is known), *lost* less if they were like the others; *throttled*
-    are those whose GPUs are, unlike most.
+    (a call, if no step is known), of which the others wait for those that are *lost*;
+    *throttled* are those whose GPUs are, unlike most.
     """
 
     stragglers: tuple[Straggler, ...] = ()

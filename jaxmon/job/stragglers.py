@@ -42,6 +42,9 @@ from jaxmon.limits import Limits
 _LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
 # Who works a lot waits for a processor now and then, too.
 _MOST_OF_IT = 2 / 3
+FASTER_BEFORE = 1.1
+"""From how many times as long as before on a rank is slower."""
+
 # Described of those that are slow, and others whose lines are compared.
 _MOST_SLOW, _MOST_PEERS = 1_000, 200
 _OTHERS = 20
@@ -225,6 +228,15 @@ class _Accounts:
             self._usual[key] = median_low(found)
         return self._usual[key]
 
+    def was_faster(self, side: ComparedRank, kind: SlowKind | None, now: float) -> bool:
+        """Return whether it took less of a step than *now*, before all windows."""
+        steps = self._found.steps_before
+        if kind is None:
+            spent = side.spent_before("seconds") - side.spent_before("waits")
+        else:
+            spent = max(side.spent_before(column) for column in _COLUMNS[kind])
+        return spent * FASTER_BEFORE < now * steps
+
     def kind(self, run: _SlowWindows) -> SlowKind:
         """Return what the rank does while others wait."""
 
@@ -266,7 +278,7 @@ def _straggler(
         "" if ended else place.activity,
         side.rank.alone if kind is SlowKind.COMPUTE and not ended else "",
         found.ages[windows.stop] - found.ages[windows.start],
-        always=not before,
+        always=not (before or accounts.was_faster(side, whole, busy)),
         ended_seconds=ended,
         throttled=gpus.throttled(side.rank),
         xids=gpus.xids(side.rank),
@@ -313,7 +325,7 @@ def _lost(
     waits: TimeFractions,
     alone: TimeFractions,
 ) -> float:
-    """Return the part of the time to win if all slow ones were as the slowest other."""
+    """Return the part of the time that the others wait longer than the slow ones."""
     now = {number: run for number, run in runs.items() if not run.is_over}
     rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0

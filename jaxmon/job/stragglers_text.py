@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.host.formats.layout import ago, counted, duration
+from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.job import words
 from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.job.stragglers import FASTER_BEFORE
 from jaxmon.job.waiting import numbers_of
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3
-# Less is not worth a word.
-_FASTER_BEFORE = 1.1
 
 _PHRASES: Mapping[SlowKind, words.Phrases] = {
     SlowKind.DATA: words.Phrases(
@@ -82,7 +81,11 @@ def _summary(slowness: Slowness) -> Iterator[str]:
 
 
 def _headline(slowness: Slowness) -> str:
-    """Return how much slower the job is, and because of which ranks."""
+    """
+    Return because of which ranks the job is slower, and what part of a step the others
+    wait. How long a step would take without that is not known: while they wait, their
+    loaders and devices do what would take its time otherwise.
+    """
     found = words.numbers(
         numbers_of(straggler.rank for straggler in slowness.stragglers)
     )
@@ -90,8 +93,8 @@ def _headline(slowness: Slowness) -> str:
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
     return (
-        f"{100 * lost / (step - lost):.0f} % slower because of {found}: a step takes "
-        f"{duration(step)}, of which the others wait {duration(lost)}"
+        f"slower because of {found}: a step takes {duration(step)}, for "
+        f"{share(lost, step)} of which the others wait"
     )
 
 
@@ -141,7 +144,7 @@ def _since(straggler: Straggler) -> str:
     if straggler.always:
         return f"{text}, as long as is known"
     past = straggler.times_past
-    if past is None or not _FASTER_BEFORE <= past < math.inf:
+    if past is None or not FASTER_BEFORE <= past < math.inf:
         return f"{text} at least"
     return (
         f"{text}; before, its own part of a step took {duration(straggler.busy / past)}"

@@ -149,6 +149,7 @@ def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
             yield from wrapped(line, width, first=INDENT * 3, rest=INDENT * 4)
         for text in (
             *(f"its {helper}" for helper in suspects.failed_helpers[:_MOST_HELPERS]),
+            *(f"its {other.filling}" for other in suspects.fillers[:_MOST_HELPERS]),
             *(
                 f"its thread {other.name} waits for a lock too: {other.stack[0]}"
                 for other in _contenders(suspects)[:_MOST_HELPERS]
@@ -265,6 +266,7 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "seconds": suspects.seconds,
         "calls": suspects.calls,
         "gone": [str(helper) for helper in suspects.failed_helpers],
+        "fillers": [thread.filling for thread in suspects.fillers],
         "processes": [
             words.identity(rank)
             | {

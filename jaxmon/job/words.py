@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.ending import UNRECORDED
 from jaxmon.facts.rank import Rank
-from jaxmon.facts.walltime import HELPER_ADVICE
+from jaxmon.facts.walltime import FILLER_ADVICE, HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
 from jaxmon.job import model
 
@@ -114,8 +114,9 @@ WORDS = {
     ),
     model.SuspectKind.DATA: Phrases(
         "waits for data",
-        "The stack shows what the loader waits for: a file system, a worker process "
-        "that has died, a queue that nothing fills.",
+        "Look at what the loader waits for: a file system, a worker process that has "
+        "died, a queue that nothing fills. `jaxmon explain --stacks` on the host shows "
+        "all threads.",
     ),
     model.SuspectKind.BLOCKED: Phrases(
         "is blocked outside of JAX", "The stack shows what it waits for."
@@ -249,16 +250,23 @@ def advised(suspects: model.Suspects, count: int) -> str:
         return _ALL_IN_IT
     if suspects.kind is model.SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
-    return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
+    if suspects.failed_helpers:
+        return HELPER_ADVICE
+    return FILLER_ADVICE if suspects.fillers else WORDS[suspects.kind].advice
 
 
 def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:
-    """Return whether *suspects* have made the call in which the others wait."""
+    """Return which call *suspects* have not made, if the others wait in it or later."""
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
         return ""
     have = agreeing("has", len(suspects.numbers))
-    return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
+    text = f"{have} not dispatched call {calls + 1:,} of {short(waiting.function)}"
+    if call == calls + 1 or not waiting.numbers:
+        return text
+    only = len(waiting.numbers) == 1
+    ahead = f"{numbers(waiting.numbers)} is" if only else "others are"
+    return f"{text}; {ahead} at call {call:,}"
 
 
 def waits(job: model.Job) -> str:

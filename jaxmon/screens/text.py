@@ -301,7 +301,7 @@ def summary(
 def heading(process: Process, worker: str, width: int) -> str:
     """Return the line identifying the process."""
     pid = f"pid {process.pid}" if process.pid else ""
-    who = [f"worker {worker}", pid, process.program]
+    who = [f"worker {worker}", str(process.rank), pid, process.program]
     return shortened(" · ".join(filter(None, who)), width)
 
 

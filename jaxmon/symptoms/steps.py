@@ -18,6 +18,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import LoopSummary, Reason
 from jaxmon.facts.walltime import (
+    FILLER_ADVICE,
     HELPER_ADVICE,
     FailedHelper,
     Now,
@@ -62,8 +63,9 @@ _ON_THE_DEVICE = (
     "a collective: `jaxmon job why` says which."
 )
 _ACTIONS = {
-    "data_wait": "The stack shows what the loader waits for: a file system, a worker "
-    "process that has died, a queue that nothing fills.",
+    "data_wait": "Look at what the loader waits for: a file system, a worker process "
+    "that has died, a queue that nothing fills. `jaxmon explain --stacks` shows all "
+    "threads.",
     **dict.fromkeys(_AWAITS, _ON_THE_DEVICE),
     "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",
@@ -137,8 +139,9 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
         rest = [str(helper) for helper in now.gone if not helper.pooled]
         is_pool = len(rest) < len(now.gone)
         return rest[:_MOST_GONE], _BREAK_THE_POOL if is_pool else HELPER_ADVICE
-    if now.state == "data_wait" and now.alone:
-        return [_ALONE], HELPER_ADVICE
+    if now.state == "data_wait" and (now.alone or now.fillers):
+        may_fill = [thread.filling for thread in now.fillers[:_MOST_OTHERS]]
+        return may_fill or [_ALONE], FILLER_ADVICE if may_fill else HELPER_ADVICE
     if now.full or now.lock:
         others = now.full or now.others
         waits = [

@@ -189,8 +189,13 @@ def test_a_rank_that_stays_away_from_a_barrier_is_named() -> None:
 
 
 def test_the_first_failure_is_named() -> None:
-    """A full disk under a checkpoint is named, also once all ranks are gone."""
+    """
+    A full disk under a checkpoint is named, also once all ranks are gone. Before that,
+    ranks stand beside their slots.
+    """
     with running(3) as job:
+        ranks = {pid: (rank, 3) for rank, pid in enumerate(job.pids)}
+        until(lambda: job.listed() == ranks, "the ranks")
         job.inflict("full", 2)
         first = until(job.first, "a failure")
         assert (first["rank"], first["pid"]) == (2, job.pids[2])

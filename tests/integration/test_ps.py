@@ -160,6 +160,7 @@ def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
     assert found["schema"] == 1
     assert found["answer"]["state"] == "failing"
     assert "Rates: the last 1 s; of a process younger than" in narrow
+    assert "RANK" not in narrow + wide
     assert (one["worker"], one["pid"], one["state"]) == ("0", serve, "running")
     assert one["command"].endswith(" serve.py --size 3")
     assert one["requests_per_second"] > 0

@@ -214,7 +214,7 @@ def look(items):
         found = ledger._standing(threading.main_thread().ident)
         if found and "queue.py" in str(found["stack"]):
             break
-    alone.append(found["alone"])
+    alone.append([found["alone"], [of.name for of in found["fillers"]]])
     items.put(None)
 def wait():
     items = queue.Queue()
@@ -226,6 +226,10 @@ for thread in threading.enumerate():
 wait()
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 wait()
+def read():
+    time.sleep(600)
+threading.Thread(target=read, name="reader", daemon=True).start()
+wait()
 print(json.dumps([train, serve, alone]))
 jaxmon.uninstrument()
 """
@@ -234,12 +238,12 @@ jaxmon.uninstrument()
 def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
     """
     The same thread waits for data in a training, and for requests in a server. If there
-    is no other thread, nothing can fill the queue.
+    is no other thread, nothing can fill the queue; one in a line of the program may.
     """
     train, serve, alone = json.loads(run_preloaded("-c", QUEUES).ok().out)
     assert train == ["data_wait", "blocked"]
     assert serve == ["idle", "idle"]
-    assert alone == [True, False]
+    assert alone == [[True, []], [False, []], [False, ["reader"]]]
 
 
 WAITS = """

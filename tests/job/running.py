@@ -88,6 +88,14 @@ class Job:
         found = CliRunner().invoke(main, [*command, "--json"])
         return json.loads(found.stdout)["runs"]
 
+    def listed(self) -> dict[int, tuple[int | None, int | None]]:
+        """Return the rank of how many that ``jaxmon ps`` lists, by pid."""
+        found: list[Any] = []
+        for one in self.sidecars:
+            listed = CliRunner().invoke(main, ["ps", "--url", one.url, "--json"])
+            found += json.loads(listed.stdout)["processes"]
+        return {one["pid"]: (one["rank"], one["ranks"]) for one in found}
+
     def first(self) -> Any:
         """Return what failed first, `None` if nothing is known to have failed."""
         [job] = json.loads(self.examine("--json").output)["jobs"]

@@ -91,7 +91,7 @@ _EVERY = 5.0
 
 def main() -> None:
     chosen = sys.argv[1:] or [*FAULTS, *HEALTHY]
-    _say("| slow rank | kind | named | line | slower by | after | load |")
+    _say("| slow rank | kind | named | line | others wait | after | load |")
     _say("|---|---|---|---|---:|---:|---:|")
     for name in chosen:
         if name in FAULTS:
@@ -145,12 +145,12 @@ def _faulty(name: str, fault: Slow) -> str:
     where = Path(one.get("where", "")).name
     right = (one.get("rank"), one.get("kind")) == (fault.rank, fault.kind)
     step, lost = (slowness.get(f"{key}_seconds", 0.0) for key in ("step", "lost"))
-    slower = f"{100 * lost / (step - lost):.0f} %" if 0 < lost < step else ""
+    waits = f"{100 * lost / step:.0f} %" if 0 < lost < step else ""
     cells += [
         str(one.get("kind", "nothing")),
         ("yes" if right else "NO") + (f"; also {', '.join(wrong)}" if wrong else ""),
         ("yes" if where == expected else f"NO: {where}") if expected else "",
-        slower,
+        waits,
         f"{seconds:.0f} s",
         load.range,
     ]

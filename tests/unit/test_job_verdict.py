@@ -47,6 +47,21 @@ def test_the_rank_that_does_something_else_is_named() -> None:
     assert "queue.py" not in said
 
 
+def test_the_first_call_that_a_rank_has_not_made_is_said() -> None:
+    """Others may be several calls ahead, which is said, or a single one."""
+    for calls, said in (
+        (150, "has not dispatched call 151 of train_step; rank 0 is at call 161"),
+        (160, "has not dispatched call 161 of train_step"),
+        (0, "has not dispatched call 1 of train_step; rank 0 is at call 161"),
+    ):
+        stuck = report(1, count=2, calls=calls, state="data_wait", place="data.py:41")
+        printed = text(judged(*waiting(1, count=2, calls=161), stuck))
+        assert f"{said} data.py:41" in printed
+        assert "call 161 (train.py:58)" in printed
+    level = report(1, count=2, calls=161, state="data_wait", place="data.py:41")
+    assert "has not" not in text(judged(*waiting(1, count=2, calls=161), level))
+
+
 def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
     """It is said of ranks that wait on the host: how it ended, and what to do."""
     gone = [
@@ -70,6 +85,29 @@ def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
     busy = report(3, calls=811, state="python", place="data.py:41", age=95.0)
     busy["now"]["gone"] = gone
     assert "prefetch" not in text(judged(*waiting(3, calls=812), busy))
+
+
+def test_a_thread_that_may_fill_the_queue_is_named() -> None:
+    """With its line; without one it is not claimed that a stack shows the cause."""
+    stuck = report(3, calls=811, state="data_wait", place="data.py:41", age=95.0)
+    said = text(judged(*waiting(3, calls=812), stuck))
+    assert "Look at what the loader waits for: a file system" in said
+    assert "stack shows" not in said
+    assert "may fill the queue" not in said
+    stack = ["~/socket.py:706 in readinto", "data.py:9 in read", "data.py:20 in work"]
+    reader = {"name": "reader", "stack": stack, "place": "data.py:9"}
+    stuck["now"]["fillers"] = [reader]
+    job = judged(*waiting(3, calls=812), stuck)
+    said = text(job)
+    where = "thread reader, which may fill the queue, is at data.py:9 in read, "
+    assert f"its {where}innermost: ~/socket.py:706 in readinto If such a thread" in said
+    assert "stack shows" not in said
+    [suspects] = document(Verdict((job,)))["jobs"][0]["suspects"]
+    assert suspects["fillers"] == [f"{where}innermost: ~/socket.py:706 in readinto"]
+    # It does not wait for it if it runs.
+    busy = report(3, calls=811, state="python", place="data.py:41", age=95.0)
+    busy["now"]["fillers"] = [reader]
+    assert "may fill the queue" not in text(judged(*waiting(3, calls=812), busy))
 
 
 def test_what_a_rank_is_in_is_told_apart() -> None:
@@ -198,7 +236,7 @@ def test_a_rank_that_waits_on_another_line_is_named() -> None:
     assert (found.place, job.waiting.numbers) == ("train.py:40", tuple(range(7)))
     said = text(job)
     assert "rank 7 (host-0, pid 1007) waits on another line, train.py:40, for" in said
-    assert "has not dispatched call 51 of train_step" in said
+    assert "has not dispatched call 42 of train_step; others are at call 51" in said
     assert "Or it reads a result of what all run: then look at the network" in said
     assert "ranks 0-6 wait for results of train_step, call 51 (train.py:60)" in said
 

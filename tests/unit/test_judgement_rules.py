@@ -61,8 +61,8 @@ job/differences.py: _DIGITS; _MOST_GROUPS; _MOST_NAMED; _MOST_VALUES
 job/model.py: values
 job/post_mortem.py: _OLDEST; _SLACK
 job/post_mortem_text.py: INDENT * 3; _MOST_FAILURES; _MOST_JOBS; _SAME
-job/stragglers.py: _LITTLE_WAIT; _MOST_OF_IT; _NO_WAIT; _OTHERS
-job/stragglers_text.py: _FASTER_BEFORE; _MOST_SHOWN
+job/stragglers.py: FASTER_BEFORE; _LITTLE_WAIT; _MOST_OF_IT; _NO_WAIT; _OTHERS
+job/stragglers_text.py: _MOST_SHOWN
 job/text.py: INDENT * 3; INDENT * 4; _MOST_GROUPS; _MOST_JOBS; _MOST_OF_A_STACK;
     _MOST_SUSPECTS; _SOON
 job/verdict.py: _RHYTHM

@@ -268,3 +268,22 @@ def test_a_queue_that_nothing_can_fill_is_said_to_be_so():
     assert one.evidence[0] == (
         "the program has no other thread that could fill the queue"
     )
+
+
+def test_a_thread_that_may_fill_the_queue_is_shown():
+    """The stack of the thread that waits does not show what the other one waits for."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 301.0}
+    stack = ["b.py:9 in read", "b.py:20 in run"]
+    reader = {"name": "reader", "stack": stack, "place": "b.py:9"}
+    one, *_ = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.evidence == ()
+    assert one.action.startswith("Look at what the loader waits for")
+    shown = {**now, "fillers": [reader]}
+    one, *_ = findings(time=ledger({"device": 0.05}, **shown), transfers={})
+    assert one.evidence == (
+        "thread reader, which may fill the queue, is at b.py:9 in read, b.py:20 in run",
+    )
+    assert "If such a thread fills the queue" in one.action
+    blocked = {**shown, "state": "blocked"}
+    one, *_ = findings(time=ledger({"device": 0.05}, **blocked), transfers={})
+    assert one.evidence == ()

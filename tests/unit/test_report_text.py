@@ -319,6 +319,14 @@ def test_a_report_at_the_end_reads_like_this():
     assert ended() == SUMMARY
 
 
+def test_the_rank_stands_beside_the_slot():
+    """They may differ; a process that is in no job has no rank."""
+    process = {"pid": 7, "program": "python a.py", "rank": {"index": 1, "count": 2}}
+
+    first = explained({"process": process}, {}).partition("\n")[0]
+    assert first == "worker 0 · rank 1 of 2 · pid 7 · python a.py"
+
+
 def test_a_program_without_trouble_has_no_findings():
     """That nothing was found is stated, and empty sections are omitted."""
     process = {"pid": 7, "program": "python a.py", "observed_seconds": 30.0}

@@ -12,7 +12,7 @@ from jaxmon.job.model import SlowKind, Slowness, Straggler, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge
 from tests.job.judged import slowness
-from tests.job.rows import as_text, rows, runner
+from tests.job.rows import as_text, changed, rows, runner
 
 
 def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:
@@ -38,7 +38,7 @@ def others(number: int = 3, **fractions: float) -> list[dict[str, Any]]:
 
 
 def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
-    """Its kind, its line, how much slower the job is, and both scores are right."""
+    """Its kind, its line, how long the others wait, and both scores are right."""
     slow = runner(3, rows(data_wait=0.95), line="data.py:9")
     found = slowness(*others(), slow)
     one = only(found)
@@ -51,7 +51,10 @@ def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
     assert found.step == pytest.approx(0.2)
     assert found.lost == pytest.approx(0.09)
     said = text(verdict(*others(), slow))
-    assert "82 % slower because of rank 3: a step takes 0.20 s" in said
+    assert (
+        "slower because of rank 3: a step takes 0.20 s, for 45 % of which the others "
+        "wait rank 3"
+    ) in said
     assert (
         "rank 3 (host-0, pid 1003) waits for data at data.py:9 for 0.19 s of each "
         "step, the median rank for 0.10 s"
@@ -226,6 +229,31 @@ def test_since_when_and_what_was_before_are_known() -> None:
     assert (one.rank.index, one.kind) == (3, SlowKind.DATA)
     assert 45.0 <= one.ended_seconds <= 75.0
     assert 75.0 <= one.seconds <= 135.0
+
+
+def test_the_step_is_not_divided_by_what_is_left_of_it() -> None:
+    """How long it takes without the wait is unknown; how long others wait is not."""
+    found = verdict(*others(1, python=0.01), runner(1, rows(data_wait=0.98)))
+    [headline] = [line for line in lines(found, 100) if "slower because" in line]
+    assert headline.strip() == (
+        "slower because of rank 1: a step takes 0.20 s, for 97 % of which the others "
+        "wait"
+    )
+    assert document(found)["jobs"][0]["slowness"]["verdict"] == headline.strip()
+    assert "slower" not in text(verdict(*others(2)))
+
+
+def test_a_beginning_that_is_no_whole_window_is_known_too() -> None:
+    """Slow since soon after the start differs from slow since the start."""
+    calm, slow = rows(12, data_wait=0.5), rows(11, data_wait=0.95)
+    fast = changed(rows(1, data_wait=0.5), seconds=0.2, data_wait=0.2, waits=0.2)
+    for before, always in ((fast, False), (rows(1, data_wait=0.95), True)):
+        ranks = [runner(n, fast + calm[1:]) for n in range(3)]
+        found = verdict(*ranks, runner(3, before + slow))
+        one = only(found.jobs[0].slowness)  # type: ignore[arg-type]
+        assert (one.always, one.times_past) == (always, None)
+        assert (" s, as long as is known" in text(found)) is always
+        assert (" s at least" in text(found)) is not always
 
 
 def test_of_two_ranks_the_slow_one_is_named() -> None:

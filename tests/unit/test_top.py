@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from jaxmon.cli.top.terminal import BLANK, Line, line
 from jaxmon.cli.top.views import host_view, process_view
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.facts.process import JobRank
 from jaxmon.facts.status import (
     FindingSummary,
     HostVerdict,
@@ -42,8 +44,9 @@ class Source:
 
     name = "here"
 
-    def __init__(self, *pages: str) -> None:
+    def __init__(self, *pages: str, rank: JobRank | None = None) -> None:
         self._pages = list(pages)
+        self._rank = rank or JobRank()
 
     def families(self) -> list[Family]:
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
@@ -54,6 +57,7 @@ class Source:
 
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - fixed
         process = ProcessVerdict(7, "python3 train.py", 9.0, (FINDING,))
+        process = process.replace(rank=self._rank)
         return HostVerdict({"0": process})
 
 
@@ -84,11 +88,11 @@ def page(processes: int, steps: int) -> str:
     )
 
 
-def host(processes: int) -> HostReader:
+def host(processes: int, **options: Any) -> HostReader:
     """Return a host that was read twice, ten seconds apart."""
     times = iter((1000.0, 1010.0))
     found = HostReader(
-        Source(page(processes, 100), page(processes, 150)),
+        Source(page(processes, 100), page(processes, 150), **options),
         Limits(),
         clock=times.__next__,
     )
@@ -98,8 +102,8 @@ def host(processes: int) -> HostReader:
     return found
 
 
-def seen(processes: int) -> Seen:
-    found = host(processes)
+def seen(processes: int, **options: Any) -> Seen:
+    found = host(processes, **options)
     return Seen(found.summary(), found.processes(), 1010.0)
 
 
@@ -176,6 +180,22 @@ def test_screens_fit(width: int, height: int, processes: int) -> None:
     if height >= 24 and width >= 80 and processes:
         assert any(one.startswith(f"{processes - 1} ") for one in texts(lines))
         assert "Advice: Mend it." in "\n".join(texts(opened))
+
+
+def test_slots_are_not_taken_for_ranks() -> None:
+    """The rank of a process of a job stands beside its slot; others have no column."""
+    for rank, row, title in (
+        (JobRank(1, 2), "0 1 7", "jaxmon top · worker 0 · rank 1 of 2 · pid 7"),
+        (JobRank(), "0 7", "worker 0 · pid 7"),
+    ):
+        found = seen(2, rank=rank)
+        size = {"width": 100, "height": 24}
+        lines = texts(host_view(found, State(), name="here", plain=False, **size))
+        heading = next(one for one in lines if one.startswith("WORKER"))
+        assert ("RANK" in heading) is bool(str(rank))
+        assert any(" ".join(one.split()).startswith(f"{row} ") for one in lines)
+        opened = process_view(found.processes[0], found, State(opened=True), **size)
+        assert texts(opened)[0].startswith(title.removeprefix("jaxmon top · "))
 
 
 def test_keys_are_read_from_their_codes() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, is_active
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.configuration import debugging
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
@@ -22,7 +23,7 @@ from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import SCHEMA
 from jaxmon.facts import functions as facts
 from jaxmon.facts.functions import Counted, Phase
-from jaxmon.facts.process import Exports, Process, Snapshot, read
+from jaxmon.facts.process import Exports, JobRank, Process, Snapshot, read
 from jaxmon.facts.record import NOTHING, encoded
 from jaxmon.host import disclosure
 from jaxmon.limits import Limits
@@ -119,6 +120,7 @@ class Overview:
         return Process(
             pid=os.getpid(),
             program=disclosure.own_command()[:500],
+            rank=self._rank(),
             started=self._started,
             now=wall_time(),
             observed_seconds=monotonic() - self._began,
@@ -128,6 +130,13 @@ class Overview:
             release=self._context.settings.release,
             debugging=debugging(jax),
         )
+
+    def _rank(self) -> JobRank:
+        with self._context.guard.contained("rank", stays_on=True):
+            place = cluster(self._context.jax)
+            if place is not None and place.size > 1:
+                return JobRank(place.rank, place.size)
+        return JobRank()
 
     def _functions(self, problems: dict[str, str]) -> Snapshot:
         found: dict[str, Mapping[str, Any]] = {}

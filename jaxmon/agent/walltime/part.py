@@ -254,8 +254,9 @@ class WallTimePart(Part):
 
     def _standing(self, thread: int) -> dict[str, Any]:
         """
-        Return where *thread* is, which others wait for a lock if it does, and which
-        helpers of the program have failed, as fields of what goes on now.
+        Return where *thread* is, which others wait for a lock if it does, or may fill
+        its queue, and which helpers of the program have failed, as fields of what goes
+        on now.
         """
         found = self._threads()
         mine = next((row for row in found if row["ident"] == thread), None)
@@ -269,13 +270,15 @@ class WallTimePart(Part):
         if pools and current is not None:
             # What has failed before may be of a pool that the program has no longer.
             failed = self._workers.failed(perf_counter(), current.since)
+        takes = any(map(_takes, mine["stack"]))
+        free = [row for row in others if takes and not row["needs_threads"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
             "gone": (*failed, *self._failed_helpers()),
-            "alone": any(map(_takes, mine["stack"]))
-            and all(row["needs_threads"] for row in others),
+            "alone": takes and not free,
+            "fillers": _standing([row for row in free if row["place"]]),
             "full": self._full(mine, others),
             "asleep": self._workers.asleep(perf_counter()),
         }
@@ -418,7 +421,7 @@ def _may_sleep(row: dict[str, Any]) -> bool:
 def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
     return tuple(
         [
-            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
+            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]), row["place"])
             for row in rows[:_MOST_OTHERS]
         ]
     )

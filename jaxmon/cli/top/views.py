@@ -71,6 +71,7 @@ _LEAST_NAME, _MOST_NAME = 8, 40
 _INDENT = " " * 8
 _PROCESSES: Fields[ProcessView] = (
     words("WORKER", 7, lambda process: process.number),
+    words("RANK", 6, lambda process: process.job_rank),
     number("PID", 8, lambda process: process.agent.pid, str),
     (Column("STATE", 9), lambda process: process.condition),
     (Column("RATE", 13), lambda process: process.rate),
@@ -191,7 +192,8 @@ def process_view(
         lines = [_title("jaxmon top", seen, state, width)]
         return [*lines[: height - 1], _footer(state, width)]
     pid = "" if last.agent.pid is None else f"pid {last.agent.pid}"
-    facts = filter(None, (f"worker {last.number}", pid, last.command))
+    of = (f"worker {last.number}", str(last.agent.rank), pid, last.command)
+    facts = filter(None, of)
     head = [
         _title(" · ".join(facts), seen, state, width),
         *_life(last, seen, state, width),
@@ -324,10 +326,15 @@ def _behind(
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
-    """Return columns that leave room for the command; no states if all run."""
+    """
+    Return columns that leave room for the command; no states if all run, and no ranks
+    if there is no job.
+    """
     fields: Fields[ProcessView] = _PROCESSES
     if all(process.condition == "running" for process in found):
         fields = [field for field in fields if field[0].heading != "STATE"]
+    if not any(process.job_rank for process in found):
+        fields = [field for field in fields if field[0].heading != "RANK"]
     return fitting(fields, _DISPENSABLE, width - _LEAST_COMMAND)
 
 

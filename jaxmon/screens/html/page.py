@@ -209,6 +209,7 @@ def header(run: Run) -> Html:
     facts = [
         f"pid {process.pid}" if process.pid is not None else "",
         f"worker {run.worker}" if run.worker else "",
+        str(process.rank),
         run.host,
         when,
         f"observed for {duration(process.observed_seconds)}",

@@ -47,7 +47,7 @@ const ERRORS = [
 ];
 const AGENTS = [
   ["Process", null, (a, s) => ({text: known(a.pid) ? "pid " + a.pid : "worker " + a.worker,
-    href: s.whole ? ofWorker(a.worker) : "", note: [known(a.pid) && "worker " + a.worker, a.program].filter(Boolean).join(" · ")})],
+    href: s.whole ? ofWorker(a.worker) : "", note: [known(a.pid) && "worker " + a.worker, known(a.rank?.index) && "rank " + a.rank.index + " of " + a.rank.count, a.program].filter(Boolean).join(" · ")})],
   ["State", null, a => a.died ? state(false, a.unrecorded ? "ended" : "crashed") : state(a.up, a.up ? "up" : "not responding")],
   ["Up for", null, a => plain(seconds(a.age))],
   ["JAX", null, a => ({text: known(a.jax) ? a.jax + (a.platform ? " · " + a.platform : "") : "–", note: a.release && "release " + a.release})],
