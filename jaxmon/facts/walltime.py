@@ -281,13 +281,14 @@ class Now(Fact):
 
 class Hanging(Fact):
     """
-    Where the oldest request of a route is: lines of its stack, innermost first, and
-    the ``place`` of the program among them.
+    Where the oldest request of a route is: lines of its stack, innermost first, the
+    ``place`` of the program among them, and the ``state`` of its thread.
     """
 
     name: str = ""
     stack: tuple[str, ...] = ()
     place: str = ""
+    state: str = ""
 
 
 def from_place(stack: tuple[str, ...], place: str) -> tuple[str, ...]:

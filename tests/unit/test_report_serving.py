@@ -180,6 +180,43 @@ def test_a_request_that_takes_its_time_is_not(finished, p95, oldest):
     assert requests_of(finished, p95, oldest) == []
 
 
+def unanswered(oldest: float, state: str, *outcomes: str, **more: Any) -> list[Finding]:
+    """Return the findings on a route with *outcomes* so far, and one in progress."""
+    finished = [{"outcome": of, "start": "warm", "count": 1} for of in outcomes]
+    route = {"in_progress": 4, "oldest_seconds": oldest, "finished": finished}
+    stack = ["web.py:25 in score", "flask/app.py:9 in dispatch"]
+    hangs = {"stack": stack, "place": "web.py:25", "state": state}
+    time = {"requests": {"/score": hangs}}
+    return findings(None, requests={"/score": route}, time=time, **more)
+
+
+def test_a_route_that_has_answered_none_hangs_after_a_minute() -> None:
+    """As after a bad deploy: what its requests usually take is not known."""
+    for outcomes in ((), ("client_error",)):
+        (finding,) = unanswered(76.0, "python", *outcomes)
+        assert (finding.topic, finding.subject) == ("hanging", "/score")
+        assert finding.where == "web.py:25"
+        assert finding.verdict == (
+            "A request to /score has been in progress for 1 min 16 s, now at "
+            "web.py:25; none to it has succeeded yet."
+        )
+
+
+@pytest.mark.parametrize("outcome", ["success", "error"])
+def test_a_route_that_has_answered_one_may_take_its_time(outcome: str) -> None:
+    """How long is not known of so few."""
+    assert unanswered(76.0, "python", outcome) == []
+    assert unanswered(59.0, "python") == []
+
+
+def test_a_first_request_that_computes_or_compiles_does_not_hang() -> None:
+    """Its first compile takes 90 s, or its program does."""
+    for state in ("compile", "device", "fetch"):
+        assert unanswered(90.0, state) == []
+    compiling = {"count": 1, "oldest_seconds": 88.0}
+    assert unanswered(90.0, "python", compiling=compiling) == []
+
+
 def test_failed_requests_name_what_failed_and_where() -> None:
     """The most frequent failures are the evidence, the first its line."""
     kind = {"outcome": "error", "start": "warm", "count": 50}

@@ -313,7 +313,9 @@ class WallTimePart(Part):
         threads = self._threads() if oldest else []
         rows = {row["ident"]: row for row in threads}
         return tuple(
-            facts.Hanging(name, tuple(row["stack"][:_MOST_LINES]), row["place"])
+            facts.Hanging(
+                name, tuple(row["stack"][:_MOST_LINES]), row["place"], row["state"]
+            )
             for name, request in oldest.items()
             if (row := rows.get(request.home))
             and not any("asyncio/" in line for line in row["stack"][:_MOST_LINES])
