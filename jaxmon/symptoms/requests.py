@@ -106,9 +106,11 @@ def _failure(failure: Failure, now: float) -> str:
 
 def routes(facts: HostFacts) -> Iterator[Reason]:
     """Yield of each route the first that is so: it fails, hangs, waits, is slow."""
+    running = {agent.worker for agent in facts.agents if agent.up}
     for route in facts.requests:
         # What ended processes counted is not about those that respond now.
         inherited = any(map(facts.now.inherited, route.workers))
+        inherited = inherited or not running.issuperset(route.workers)
         lately, limits = facts.requests_lately[route.route], facts.limits
         found = (
             _failing(route, lately, limits)

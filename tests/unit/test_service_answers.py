@@ -3,6 +3,7 @@
 import pytest
 
 from jaxmon import catalog
+from jaxmon.exposition.families import Family
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -40,3 +41,33 @@ def test_a_service_that_answers_may_have_long_requests() -> None:
     assert status(worker).answer.state == "fine"
     in_progress(worker, 76).requests(1)
     assert status(worker).answer.state == "fine"
+
+
+def ended(worker: Worker) -> list[Family]:
+    """Return what a sidecar serves of a process that has ended, from what it left."""
+    worker.unset(catalog.PROCESS_START_TIME_SECONDS)
+    return [of for of in worker.page() if of.metric is not catalog.AGENT_UP]
+
+
+@pytest.mark.parametrize("failed", [0, 20])
+def test_of_what_has_ended_it_is_not_known(failed: int) -> None:
+    """No program runs: no user is served, whatever was counted before."""
+    worker = Worker(1)
+    worker.requests(180)
+    worker.requests(failed, "error")
+    answer = status(extra=ended(worker)).answer
+    text = "Not known: no instrumented process runs here."
+    assert (answer.state, answer.text, answer.reasons) == ("unknown", text, ())
+
+
+def test_what_ended_processes_counted_is_not_about_another_one() -> None:
+    """While one runs, its own failures count, and no others."""
+    past, runs = Worker(1), Worker()
+    past.requests(180)
+    past.requests(20, "error")
+    runs.steps(10, 0.1)
+    extra = ended(past)
+    assert status(runs, extra=extra).answer.state == "fine"
+    runs.requests(180)
+    runs.requests(20, "error")
+    assert status(runs).answer.state == "failing"
