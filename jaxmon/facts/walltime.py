@@ -30,6 +30,7 @@ class FailedHelper(Fact):
         age_seconds: how long ago.
         pid: of the process.
         code: with which it exited; negative for a signal.
+        handled: whether a hook of the program got the exception that ended a thread.
     """
 
     kind: str = ""
@@ -41,6 +42,7 @@ class FailedHelper(Fact):
     age_seconds: float | None = None
     pid: int = 0
     code: int = 0
+    handled: bool = False
 
     def __str__(self) -> str:
         """Return what it was, and how it ended."""
@@ -309,6 +311,7 @@ class WallTime(Fact):
     Attributes:
         recent: the last one to two minutes.
         requests: those that have been in progress for long, the oldest of each route.
+        failed: the latest threads and child processes of the program that have failed.
         rates: calls a second lately, by jitted function, of those called most.
         rates_seconds: of how many seconds these are, up to about a minute.
         call_age: seconds since the latest call of a jitted function.
@@ -321,6 +324,7 @@ class WallTime(Fact):
     recent: Period = Period()
     now: Now = Now()
     requests: tuple[Hanging, ...] = ()
+    failed: tuple[FailedHelper, ...] = ()
     rates: Mapping[str, float] = NOTHING
     rates_seconds: float | None = None
     call_age: float | None = None

@@ -257,3 +257,39 @@ def test_a_handler_that_computes_keeps_the_event_loop() -> None:
     assert told(event_loop=True, seconds=50.0) == []
     assert told(event_loop=True, state="idle") == []
     assert told(event_loop=False) == []
+
+
+def failed(**more: Any) -> dict[str, Any]:
+    """Return that a thread has failed."""
+    error = {"type": "ValueError", "message": "empty job", "where": "work.py:25"}
+    found = {"kind": "thread", "name": "consume", "function": "process", **error}
+    return {**found, "age_seconds": 51.0, **more}
+
+
+def test_a_thread_that_fails_is_found_while_others_go_on() -> None:
+    """Once, with the latest first: whether another one does its work is not known."""
+    earlier = failed(name="reload", type="KeyError", message="", age_seconds=200.0)
+    (finding,) = findings(None, time={"failed": [failed(), earlier]})
+    assert (finding.topic, finding.subject) == ("thread_failed", "consume")
+    assert finding.verdict == (
+        "Thread consume ended 51 s ago by an uncaught exception, at work.py:25 in "
+        "process: ValueError: empty job."
+    )
+    (other,) = finding.evidence
+    assert other.startswith("earlier, thread reload ended 3 min 20 s ago by KeyError")
+
+
+@pytest.mark.parametrize(
+    "handled", [{"handled": True}, {"kind": "task"}, {"kind": "process", "code": 3}]
+)
+def test_what_the_program_may_handle_is_not(handled: dict[str, Any]) -> None:
+    """By a hook of its own, or when it reads the result."""
+    assert findings(None, time={"failed": [failed(**handled)]}) == []
+
+
+def test_a_thread_that_is_waited_for_is_named_once() -> None:
+    """As the cause of what does not get on."""
+    waits = {"state": "data_wait", "seconds": 60.0, "gone": [failed()]}
+    (finding,) = findings(None, time={"now": waits, "failed": [failed()]})
+    assert finding.topic == "stalled"
+    assert finding.evidence[0].startswith("thread consume ended 51 s ago")

@@ -194,6 +194,7 @@ class WallTimePart(Part):
             recent=_described(self._ledger.recent()),
             now=now,
             requests=self._hanging(),
+            failed=self._failed_helpers(),
             rates=self._latest_calls.rates(),
             rates_seconds=self._latest_calls.window,
             call_age=self._latest_calls.age(perf_counter()),
