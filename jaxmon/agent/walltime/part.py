@@ -46,7 +46,6 @@ from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
-from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import DaemonThread, Event, current
@@ -115,7 +114,7 @@ class WallTimePart(Part):
             reader,
             context.sites,
             timeline,
-            _serves,
+            routes,
             self._latest_calls,
         )
         self._reader = reader
@@ -392,12 +391,6 @@ class WallTimePart(Part):
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
-
-
-def _serves() -> bool:
-    """Return whether the program marks requests."""
-    figures = recorder()
-    return figures is not None and figures.routes.any()
 
 
 def _takes(line: str) -> bool:
