@@ -25,6 +25,7 @@ from jaxmon.facts.endings import (
     stored_counts,
     write_lock,
 )
+from jaxmon.host import disclosure
 from jaxmon.host.files.descriptor import (
     FLAGS,
     Descriptor,
@@ -190,13 +191,14 @@ class EndWriter:
             self.before, self.continued = previous, None
             crashes = previous.crashes_with(found[1]) + previous.crashed(found[1])
             mine = ProcessEnd(starts=previous.starts + 1, crashes=crashes)
-            if since is None and previous.state == FINISHED and counted_age(previous):
+            again = previous.state == FINISHED and previous.script == _script()
+            if since is None and again and counted_age(previous):
                 self.continued = stored_counts(descriptor, previous)
             if self.continued is not None:
                 mine = mine.replace(counted_since=previous.counted_since)
             elif os.fstat(descriptor).st_size > COUNTS_AT:
                 os.ftruncate(descriptor, COUNTS_AT)
-        self._write(_dated(mine.replace(pid=os.getpid())))
+        self._write(_dated(mine.replace(pid=os.getpid(), script=_script())))
 
     def _store(self, starts: int, compressed: bytes) -> int:
         """Write counts in place of those before; return their size."""
@@ -240,6 +242,11 @@ class EndWriter:
             mine = self._last
             if found is None or mine is None or found[0].starts != mine.starts:
                 raise DescriptorLostError
+
+
+def _script() -> int:
+    """Return the checksum of what this process runs."""
+    return zlib.crc32(os.fsencode(disclosure.own_script()))
 
 
 def _is_same(first: ProcessEnd, other: ProcessEnd) -> bool:

@@ -69,6 +69,7 @@ class ProcessEnd(Fact):
         running: the loop that runs; empty if none does.
         pid: in its own namespace of processes.
         program: its command line, as it may be shown.
+        script: checksum of the path of its script, or of the name of its module.
         rank: its number in its job; `None` if it is in none.
         ranks: how many the job has.
         coordinator: address of the coordinator of the job.
@@ -107,6 +108,7 @@ class ProcessEnd(Fact):
     running: str = ""
     pid: int = 0
     program: str = ""
+    script: int = 0
     rank: int | None = None
     ranks: int | None = None
     coordinator: str = ""

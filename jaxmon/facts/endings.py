@@ -28,8 +28,9 @@ when it stops, it writes its counters behind the pages, added to those of the pr
 before it; the sidecar serves them for a while, and adds them to what the slot's next
 process counts. A series of a slot thus only rises, however often it is read, and
 every count is in it once. Such a chain ends where the next process cannot know what its
-predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
-The next process then removes the counts, before it counts as a start of the slot.
+predecessor counted: it was killed, or crashed, ended too long ago, or could not write;
+and where it runs another script or module. The next process then removes the counts,
+before it counts as a start of the slot.
 
 `jaxmon.agent.end_writer` writes it, and `jaxmon.facts.endings` has its layout. Anyone
 who may write in the run directory may write anything here: what cannot be a record

@@ -263,6 +263,7 @@ def _request(
 ) -> RequestSummary:
     is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
+    client_errors = _count(_of(lately, "client_error"))
     waited = finished - _count(_of(lately, None, warm=True))
     before = total(_of(usual, "success", warm=True))
     times = [
@@ -278,6 +279,7 @@ def _request(
         recent_seconds=max(times, default=None),
         recent=finished if is_known else None,
         recent_failed=failed if is_known else None,
+        recent_client_errors=client_errors if is_known else None,
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,

@@ -79,6 +79,7 @@ class RequestSummary(Fact):
     recent_seconds: float | None = None
     recent: float | None = None
     recent_failed: float | None = None
+    recent_client_errors: float | None = None
     rate: float | None = None
     error_ratio: float | None = None
     cold_ratio: float | None = None

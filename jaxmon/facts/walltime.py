@@ -36,6 +36,7 @@ class FailedHelper(Fact):
         code: with which it exited; negative for a signal.
         pooled: whether it was a worker of a `multiprocessing.Pool`, which has started
             another one: what that worker ran returns no result.
+        handled: whether a hook of the program got the exception that ended a thread.
     """
 
     kind: str = ""
@@ -48,6 +49,7 @@ class FailedHelper(Fact):
     pid: int = 0
     code: int = 0
     pooled: bool = False
+    handled: bool = False
 
     def __str__(self) -> str:
         """Return what it was, and how it ended."""
@@ -301,13 +303,14 @@ class Now(Fact):
 
 class Hanging(Fact):
     """
-    Where the oldest request of a route is: lines of its stack, innermost first, and
-    the ``place`` of the program among them.
+    Where the oldest request of a route is: lines of its stack, innermost first, the
+    ``place`` of the program among them, and the ``state`` of its thread.
     """
 
     name: str = ""
     stack: tuple[str, ...] = ()
     place: str = ""
+    state: str = ""
 
 
 def from_place(stack: tuple[str, ...], place: str) -> tuple[str, ...]:
@@ -328,6 +331,7 @@ class WallTime(Fact):
     Attributes:
         recent: the last one to two minutes.
         requests: those that have been in progress for long, the oldest of each route.
+        failed: the latest threads and child processes of the program that have failed.
         rates: calls a second lately, by jitted function, of those called most.
         rates_seconds: of how many seconds these are, up to about a minute.
         call_age: seconds since the latest call of a jitted function.
@@ -340,6 +344,7 @@ class WallTime(Fact):
     recent: Period = Period()
     now: Now = Now()
     requests: tuple[Hanging, ...] = ()
+    failed: tuple[FailedHelper, ...] = ()
     rates: Mapping[str, float] = NOTHING
     rates_seconds: float | None = None
     call_age: float | None = None

@@ -11,6 +11,7 @@ the command line or in the environment announces.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -128,19 +129,43 @@ def own_command() -> str:
     Return this process's command line as it may be shown, without the directory of the
     interpreter; if multiprocessing started it, the program's, and its name.
     """
-    interpreter, *arguments = sys.orig_argv or [""]
-    suffix = []
-    if (worker := _multiprocessing_name()) is not None:
-        suffix = [f"({worker})"]
-        if any("multiprocessing." in word for word in arguments):
-            # What started it; `multiprocessing` has given it the program's arguments.
-            script, *rest = sys.argv or [""]
-            directory, name = os.path.split(script)
-            package = os.path.basename(directory)  # noqa: PTH119 - a text, no file
-            main = ["-m", package] if name == "__main__.py" and package else [script]
-            arguments = [*main, *rest]
+    interpreter, *arguments = _own_words()
+    name = _multiprocessing_name()
+    suffix = [] if name is None else [f"({name})"]
     words = [os.path.basename(interpreter), *arguments, *suffix]  # noqa: PTH119 - likewise
     return command(words)
+
+
+def own_script() -> str:
+    """
+    Return the path of the script that this process runs, or the name of its module;
+    neither is to be shown.
+    """
+    words = iter(_own_words()[1:])
+    for word in words:
+        if word in {"-c", "-m"}:
+            return word if word == "-c" else next(words, "")
+        if word in _OF_PYTHON:
+            next(words, "")
+        elif not word.startswith("-"):
+            with contextlib.suppress(OSError):  # its directory is no more
+                return os.path.abspath(word)  # noqa: PTH100 - a text, no file
+            return word
+    return ""
+
+
+def _own_words() -> list[str]:
+    """Return the command line; if multiprocessing started it, the program's."""
+    interpreter, *arguments = sys.orig_argv or [""]
+    inner = any("multiprocessing." in word for word in arguments)
+    if inner and _multiprocessing_name() is not None:
+        # What started it; `multiprocessing` has given it the program's arguments.
+        script, *rest = sys.argv or [""]
+        directory, name = os.path.split(script)
+        package = os.path.basename(directory)  # noqa: PTH119 - a text, no file
+        main = ["-m", package] if name == "__main__.py" and package else [script]
+        arguments = [*main, *rest]
+    return [interpreter, *arguments]
 
 
 def flags(value: str) -> str:

@@ -108,12 +108,10 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         more = f" And {counted(rest, 'more reason')}." if rest else ""
         text = f"{lead}: {first.text}{more}"
         return Answer(first.state, text, tuple(reasons), "")
+    if not runs:  # what ended processes counted is about none of its users
+        return Answer("unknown", _NO_PROCESS, (), "")
     if not marked:
-        text = (
-            " ".join((_NO_MARKS, *unmarked_text(facts)))
-            if facts.agents
-            else _NO_PROCESS
-        )
+        text = " ".join((_NO_MARKS, *unmarked_text(facts)))
         return Answer("unknown", text, (), advice)
     return Answer("fine", _fine(facts), (), "")
 

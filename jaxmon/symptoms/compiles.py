@@ -32,7 +32,7 @@ from jaxmon.symptoms.recompiles import (
     recompile_advice,
     recompile_time,
 )
-from jaxmon.symptoms.requests import cold_requests
+from jaxmon.symptoms.starts import cold_requests
 from jaxmon.symptoms.symptom import (
     FAILURE,
     LINES,

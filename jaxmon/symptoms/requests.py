@@ -34,7 +34,8 @@ from jaxmon.symptoms.reason import (
     sentence,
     verdicts,
 )
-from jaxmon.symptoms.recompiles import most_recompiled, recompiles
+from jaxmon.symptoms.recompiles import most_recompiled
+from jaxmon.symptoms.starts import cold_requests
 from jaxmon.symptoms.symptom import (
     BUDGET,
     FAILURE,
@@ -52,9 +53,10 @@ REQUESTS = (
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
-_MOST_LINES, _MOST_FAILURES, _MOST_EVIDENCE = 5, 3, 3
+_MOST_LINES, _MOST_FAILURES = 5, 3
 # Of as many that should fail, one does, but once in twenty times.
 _SOME = 3
+_COMPUTES = frozenset(("compile", "device", "fetch", "transfer"))
 # For how long requests must hang, as a part of the age of the oldest.
 _HANGS_FOR = 0.2
 
@@ -104,9 +106,11 @@ def _failure(failure: Failure, now: float) -> str:
 
 def routes(facts: HostFacts) -> Iterator[Reason]:
     """Yield of each route the first that is so: it fails, hangs, waits, is slow."""
+    running = {agent.worker for agent in facts.agents if agent.up}
     for route in facts.requests:
         # What ended processes counted is not about those that respond now.
         inherited = any(map(facts.now.inherited, route.workers))
+        inherited = inherited or not running.issuperset(route.workers)
         lately, limits = facts.requests_lately[route.route], facts.limits
         found = (
             _failing(route, lately, limits)
@@ -190,23 +194,37 @@ def _hangs(oldest: float, usual: float, limits: Limits) -> bool:
 
 def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
     where = {hangs.name: hangs for hangs in snapshot.time.requests}
+    limits = snapshot.limits
     for route in snapshot.requests:
-        usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
-        if usual is None or not _hangs(oldest, usual, snapshot.limits):
-            continue
+        usual, oldest = _usual(route, limits), route.oldest_seconds
         hangs = where.get(route.name, Hanging())
+        if usual is not None and _hangs(oldest, usual, limits):
+            compared = f"95 % of warm requests take up to {duration(usual)}"
+        elif not _answered(route) and oldest >= seconds_in(limits.unanswered_after):
+            # A first call may compile, or compute, for long.
+            if snapshot.compiling.count or hangs.state in _COMPUTES:
+                continue
+            compared = "none to it has succeeded yet"
+        else:
+            continue
         place = hangs.place or "".join(hangs.stack[:1]).partition(" in ")[0]
         yield Finding(
             "hanging",
             route.name,
             f"A request to {route.name} has been in progress for {duration(oldest)}"
             + (f", now at {place}" if place else "")
-            + f"; 95 % of warm requests take up to {duration(usual)}.",
+            + f"; {compared}.",
             from_place(hangs.stack, place)[:_MOST_LINES],
             "The stack shows what it waits for: a lock that another thread holds, a "
             "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
             where=place,
         )
+
+
+def _answered(route: RouteFacts) -> bool:
+    """Return whether a request succeeded or failed by the fault of the program."""
+    outcomes = {part.outcome for part in route.finished if part.count}
+    return bool(outcomes - {recorded.GIVEN_UP})
 
 
 def _usual(route: RouteFacts, limits: Limits) -> float | None:
@@ -228,9 +246,12 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     late = max(
         seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
     )
-    if not route.recent and oldest >= late:
+    # What the client did wrong is no answer, as for the alert.
+    refused = route.recent_client_errors or 0.0
+    if (route.recent or 0.0) <= refused and oldest >= late:
         last = period(route.recent_seconds)
         lead = f"no request to {clean(route.route)} has finished in the last {last}"
+        lead += f", but for {counted(refused, 'client error')}" * bool(refused)
         text = f"{lead}: {described} {duration(oldest)}"
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)
@@ -314,62 +335,6 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
                 "{{ $value | humanizeDuration }}."
             ),
         )
-
-
-def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
-    """
-    Detect compiles on requests that a warm-up would have avoided: the next replica has
-    the same ones. Not of a function that keeps recompiling: what it will be called with
-    is not known.
-    """
-    made, late = snapshot.signatures, snapshot.ready.compiles
-    if not made.recorded or made.warmed or late or any(recompiles(snapshot)):
-        return
-    routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
-    waited = sum(seconds for seconds, _, _ in routes)
-    observed = snapshot.process.observed_seconds
-    limits = snapshot.limits
-    if waited < max(seconds_in(limits.slow_start), limits.time_part * observed):
-        return
-    slow = [route for route in sorted(routes, reverse=True) if route[0]]
-    count = sum(number for _, number, _ in slow)
-    to = f" to {slow[0][2]}" if len(slow) == 1 else f", most to {slow[0][2]},"
-    yield Finding(
-        "cold_requests",
-        "",
-        f"{counted(count, 'request')}{to} waited about {duration(waited)} for "
-        "compiles that a warm-up would have avoided.",
-        tuple(
-            f"{name}: {counted(number, 'request')}, {duration(seconds)}"
-            for seconds, number, name in slow[:_MOST_EVIDENCE]
-        ),
-        "What they waited for is recorded, "
-        f"{counted(made.recorded, 'signature')}: write it to a file with `jaxmon "
-        "signatures export`, and let the next process compile it before it serves "
-        "(docs/persistent-cache.md#warm-starts).",
-        # Several requests may wait for the same compile.
-        seconds=min(waited, snapshot.compile_time),
-    )
-
-
-def _cold(route: RouteFacts) -> int:
-    return sum(part.count for part in route.finished if part.start == "cold")
-
-
-def _waited(route: RouteFacts) -> float:
-    """Return how much longer cold requests took than warm ones, 0 if unknown."""
-    usual = [
-        part.p50_seconds
-        for part in route.finished
-        if (part.outcome, part.start) == ("success", "warm")
-    ]
-    if not usual or usual[0] is None:
-        return 0.0
-    return sum(
-        part.count * max((part.mean_seconds or 0.0) - usual[0], 0.0)
-        for part in route.finished
-        if part.start == "cold"
-    )
 
 
 def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:

@@ -1,16 +1,21 @@
-"""Queues that grow, batches that are mostly padding, event loops that are held up."""
+"""
+Queues that grow, batches that are mostly padding, event loops that are held up, threads
+that have failed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog
+from jaxmon.facts.ending import Underlying
 from jaxmon.facts.marked import QueueFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import duration, share
+from jaxmon.host.formats.layout import ago, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms.steps import stalled
 from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
 
 
@@ -113,6 +118,33 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect threads that have failed, but for those that the program waits for."""
+    named = [line for finding in stalled(snapshot) for line in finding.evidence]
+    failed = [
+        helper
+        for helper in snapshot.time.failed
+        if helper.kind == "thread"
+        and not helper.handled
+        and not any(line.startswith(f"thread {helper.name} ended") for line in named)
+    ]
+    for latest in failed[:1]:
+        when = "" if latest.age_seconds is None else f" {ago(latest.age_seconds)}"
+        error = Underlying(latest.type, latest.message)
+        place = f", at {latest.where}" if latest.where else ""
+        place += f" in {latest.function}" if latest.function else ""
+        yield Finding(
+            "thread_failed",
+            latest.name,
+            f"Thread {latest.name} ended{when} by an uncaught exception{place}: "
+            f"{error}.",
+            tuple(f"earlier, {helper}" for helper in failed[1:]),
+            "Nothing does its work any more, unless another thread does. Let it handle "
+            "what one item raises, or pass its exceptions on to who waits for it.",
+            where=latest.where,
+        )
+
+
 SYMPTOMS = (
     Symptom(
         *("queue", "F8", "A queue grows and never drains.", FAILURE),
@@ -130,5 +162,11 @@ SYMPTOMS = (
         *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
         other_runbook="JaxmonTimeLost",
+    ),
+    Symptom(
+        *("thread_failed", "F8", "A thread ended by an uncaught exception.", FAILURE),
+        finding=_failed_threads,
+        severity=TICKET,
+        missing="only the process knows its threads",
     ),
 )

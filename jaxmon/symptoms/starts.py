@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from jaxmon import catalog, promql
+from jaxmon.facts.marked import RouteFacts
+from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import AgentSummary, Reason
 from jaxmon.host.formats import durations
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge, gauge_over, re
 from jaxmon.symptoms import recorded
@@ -23,12 +27,70 @@ from jaxmon.symptoms.alert import (
     SiteLimits,
 )
 from jaxmon.symptoms.reason import listed, processes, reason
-from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Symptom
+from jaxmon.symptoms.recompiles import recompiles
+from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Finding, Symptom
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
 YOUNG = f"job:{catalog.UPTIME_SECONDS.name}:young_ratio"
 """Recorded fraction of a job's processes that started within ``deploy_window``."""
+_MOST_ROUTES = 3
+
+
+def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
+    """
+    Detect compiles on requests that a warm-up would have avoided: the next replica has
+    the same ones. Not of a function that keeps recompiling: what it will be called with
+    is not known.
+    """
+    made, late = snapshot.signatures, snapshot.ready.compiles
+    if not made.recorded or made.warmed or late or any(recompiles(snapshot)):
+        return
+    routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
+    waited = sum(seconds for seconds, _, _ in routes)
+    observed = snapshot.process.observed_seconds
+    limits = snapshot.limits
+    if waited < max(seconds_in(limits.slow_start), limits.time_part * observed):
+        return
+    slow = [route for route in sorted(routes, reverse=True) if route[0]]
+    count = sum(number for _, number, _ in slow)
+    to = f" to {slow[0][2]}" if len(slow) == 1 else f", most to {slow[0][2]},"
+    yield Finding(
+        "cold_requests",
+        "",
+        f"{counted(count, 'request')}{to} waited about {duration(waited)} for "
+        "compiles that a warm-up would have avoided.",
+        tuple(
+            f"{name}: {counted(number, 'request')}, {duration(seconds)}"
+            for seconds, number, name in slow[:_MOST_ROUTES]
+        ),
+        "What they waited for is recorded, "
+        f"{counted(made.recorded, 'signature')}: write it to a file with `jaxmon "
+        "signatures export`, and let the next process compile it before it serves "
+        "(docs/persistent-cache.md#warm-starts).",
+        # Several requests may wait for the same compile.
+        seconds=min(waited, snapshot.compile_time),
+    )
+
+
+def _cold(route: RouteFacts) -> int:
+    return sum(part.count for part in route.finished if part.start == "cold")
+
+
+def _waited(route: RouteFacts) -> float:
+    """Return how much longer cold requests took than warm ones, 0 if unknown."""
+    usual = [
+        part.p50_seconds
+        for part in route.finished
+        if (part.outcome, part.start) == ("success", "warm")
+    ]
+    if not usual or usual[0] is None:
+        return 0.0
+    return sum(
+        part.count * max((part.mean_seconds or 0.0) - usual[0], 0.0)
+        for part in route.finished
+        if part.start == "cold"
+    )
 
 
 def _deploy_in_progress(limits: SiteLimits) -> Alert:

@@ -83,12 +83,17 @@ def stalled(
     return Scene(found, reasons(worker), age)
 
 
-def hanging(age: float) -> Scene:
+def hanging(age: float, refused: int = 0) -> Scene:
+    """The oldest is so old; meanwhile, so many a minute are refused."""
     worker = Worker()
+    before = reading(worker, at=START + 540)
+    worker.requests(refused, "client_error")
     worker.set(catalog.REQUESTS_IN_PROGRESS, 3, ROUTE)
     worker.set(catalog.REQUEST_OLDEST_SECONDS, age, ROUTE)
-    name = f'jaxmon_request_oldest_seconds{{{WHERE},route="{ROUTE}"}}'
-    return Scene({name: "0+60x70"}, reasons(worker), age)
+    where, of = f'{WHERE},route="{ROUTE}"', 'outcome="client_error",start="warm"'
+    found = {f"jaxmon_request_oldest_seconds{{{where}}}": "0+60x70"}
+    found[f"jaxmon_requests_total{{{where},{of}}}"] = counting(refused)
+    return counted(found, status(worker, before=before).answer.reasons)._replace(at=age)
 
 
 def given_up(number: float) -> Scene:
@@ -393,13 +398,11 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     partial(stalled, beside=RUNS, label="publish"): ("stalled", (70, 780)),
     partial(stalled, beside=ENDED, label="evaluate", at=3000): EVALUATED,
     hanging: ("hanging", (70, 300, 360, 420)),
+    partial(hanging, refused=3): ("hanging", (70, 300, 360, 420)),
     given_up: ("hanging", (4, 5, 6)),
     few_failing: ("requests", (0, 5, 6)),
     leaving: ("requests", (0, 5, 6)),
-    partial(requests, 10_000, outcome="error"): (
-        "requests",
-        (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032),
-    ),
+    partial(requests, 10_000, outcome="error"): ("requests", FAILED),
     partial(requests, 1000, start="cold"): ("cold_requests", (0.04, 0.05, 0.06)),
     partial(requests, 10, start="cold"): ("cold_requests", (0.0, 0.1, 0.2)),
     slower: ("slower", (1.375, 1.5, 1.625)),

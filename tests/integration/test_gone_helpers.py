@@ -205,3 +205,43 @@ def test_workers_of_pools_that_failed_are_known_where_it_waits_for_them():
 def test_what_is_said_of_them(one: Failed, expected: str) -> None:
     """What it was, how it ended, and where."""
     assert str(one) == expected
+
+
+THREADS = """
+import json, threading
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.errors.part import ErrorPart
+from jaxmon.facts.record import encoded
+
+def run(name, does):
+    thread = threading.Thread(target=does, name=name)
+    thread.start()
+    thread.join()
+
+def fail():
+    raise ValueError("empty job")
+
+if EARLY:
+    threading.excepthook = lambda args: None
+agent = jaxmon.instrument(port=None)
+run("ends", int)
+run("leaves", exit)
+run("fails", fail)
+if not EARLY:
+    ours = threading.excepthook
+    threading.excepthook = lambda args: ours(args)
+    run("passes on", fail)
+    threading.excepthook = lambda args: None
+    run("keeps", fail)
+found = encoded(runtime_of(agent).part(ErrorPart).helpers.latest())
+print(json.dumps({of["name"]: of["handled"] for of in found}))
+"""
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_hook_of_the_program_handles_what_ends_a_thread(preloaded_script, early):
+    """Whether it was there before ours, calls ours, or takes its place."""
+    done = preloaded_script(THREADS.replace("EARLY", str(early))).ok()
+    late = {"fails": False, "passes on": True}
+    assert json.loads(done.out) == ({"fails": True} if early else late)

@@ -180,6 +180,43 @@ def test_a_request_that_takes_its_time_is_not(finished, p95, oldest):
     assert requests_of(finished, p95, oldest) == []
 
 
+def unanswered(oldest: float, state: str, *outcomes: str, **more: Any) -> list[Finding]:
+    """Return the findings on a route with *outcomes* so far, and one in progress."""
+    finished = [{"outcome": of, "start": "warm", "count": 1} for of in outcomes]
+    route = {"in_progress": 4, "oldest_seconds": oldest, "finished": finished}
+    stack = ["web.py:25 in score", "flask/app.py:9 in dispatch"]
+    hangs = {"stack": stack, "place": "web.py:25", "state": state}
+    time = {"requests": {"/score": hangs}}
+    return findings(None, requests={"/score": route}, time=time, **more)
+
+
+def test_a_route_that_has_answered_none_hangs_after_a_minute() -> None:
+    """As after a bad deploy: what its requests usually take is not known."""
+    for outcomes in ((), ("client_error",)):
+        (finding,) = unanswered(76.0, "python", *outcomes)
+        assert (finding.topic, finding.subject) == ("hanging", "/score")
+        assert finding.where == "web.py:25"
+        assert finding.verdict == (
+            "A request to /score has been in progress for 1 min 16 s, now at "
+            "web.py:25; none to it has succeeded yet."
+        )
+
+
+@pytest.mark.parametrize("outcome", ["success", "error"])
+def test_a_route_that_has_answered_one_may_take_its_time(outcome: str) -> None:
+    """How long is not known of so few."""
+    assert unanswered(76.0, "python", outcome) == []
+    assert unanswered(59.0, "python") == []
+
+
+def test_a_first_request_that_computes_or_compiles_does_not_hang() -> None:
+    """Its first compile takes 90 s, or its program does."""
+    for state in ("compile", "device", "fetch"):
+        assert unanswered(90.0, state) == []
+    compiling = {"count": 1, "oldest_seconds": 88.0}
+    assert unanswered(90.0, "python", compiling=compiling) == []
+
+
 def test_failed_requests_name_what_failed_and_where() -> None:
     """The most frequent failures are the evidence, the first its line."""
     kind = {"outcome": "error", "start": "warm", "count": 50}
@@ -220,3 +257,39 @@ def test_a_handler_that_computes_keeps_the_event_loop() -> None:
     assert told(event_loop=True, seconds=50.0) == []
     assert told(event_loop=True, state="idle") == []
     assert told(event_loop=False) == []
+
+
+def failed(**more: Any) -> dict[str, Any]:
+    """Return that a thread has failed."""
+    error = {"type": "ValueError", "message": "empty job", "where": "work.py:25"}
+    found = {"kind": "thread", "name": "consume", "function": "process", **error}
+    return {**found, "age_seconds": 51.0, **more}
+
+
+def test_a_thread_that_fails_is_found_while_others_go_on() -> None:
+    """Once, with the latest first: whether another one does its work is not known."""
+    earlier = failed(name="reload", type="KeyError", message="", age_seconds=200.0)
+    (finding,) = findings(None, time={"failed": [failed(), earlier]})
+    assert (finding.topic, finding.subject) == ("thread_failed", "consume")
+    assert finding.verdict == (
+        "Thread consume ended 51 s ago by an uncaught exception, at work.py:25 in "
+        "process: ValueError: empty job."
+    )
+    (other,) = finding.evidence
+    assert other.startswith("earlier, thread reload ended 3 min 20 s ago by KeyError")
+
+
+@pytest.mark.parametrize(
+    "handled", [{"handled": True}, {"kind": "task"}, {"kind": "process", "code": 3}]
+)
+def test_what_the_program_may_handle_is_not(handled: dict[str, Any]) -> None:
+    """By a hook of its own, or when it reads the result."""
+    assert findings(None, time={"failed": [failed(**handled)]}) == []
+
+
+def test_a_thread_that_is_waited_for_is_named_once() -> None:
+    """As the cause of what does not get on."""
+    waits = {"state": "data_wait", "seconds": 60.0, "gone": [failed()]}
+    (finding,) = findings(None, time={"now": waits, "failed": [failed()]})
+    assert finding.topic == "stalled"
+    assert finding.evidence[0].startswith("thread consume ended 51 s ago")

@@ -1,6 +1,7 @@
 """What a process counted, in the file of its slot."""
 
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,53 @@ def test_counts_that_are_left_are_read_and_continued(path: Path) -> None:
     begin(path)
     assert endings.slots(path.parent)["0"].counted is None
     assert path.stat().st_size <= 8192
+
+
+PROGRAM = ("python", "-X", "dev", "-m", "train", "--lr", "1e-3")
+
+
+@pytest.mark.parametrize(
+    ("command", "continues"),
+    [
+        (("python3", "-m", "train", "--lr", "3e-4"), True),
+        (("python", "-m", "serve", "--lr", "1e-3"), False),
+        (("python", "train", "--lr", "1e-3"), False),
+        (("python", "-c", "import train"), False),
+        (("python",), False),
+    ],
+)
+def test_only_the_same_program_continues_counts(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    continues: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Whatever its arguments; what another one counted is not about this one."""
+    monkeypatch.setattr(sys, "orig_argv", PROGRAM)
+    first = counted(path)
+    monkeypatch.setattr(sys, "orig_argv", command)
+    two = EndWriter(path, 0o600)
+    two.begin()
+    two.abandon()
+    slot = endings.slots(path.parent)["0"]
+    assert slot.latest.starts == 2
+    assert (slot.counted == first) is continues
+    assert bool(two.continued) is continues
+    assert (endings.counts(path, first) is not None) is continues
+
+
+def test_a_script_is_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is named: two of one name in two directories are two programs."""
+    continued = []
+    for script in ("serve.py", "./serve.py", "other/serve.py"):
+        monkeypatch.setattr(sys, "orig_argv", ["python", script])
+        one = EndWriter(path, 0o600)
+        one.begin()
+        continued.append(bool(one.continued))
+        one.keep(monotonic() - 5, TEXT)
+        one.end(FINISHED)
+        one.abandon()
+    assert continued == [False, True, False]
 
 
 @pytest.mark.parametrize("shift", [-endings.KEPT - 1, 3600.0])

@@ -4,8 +4,8 @@ thread pools whose exception nothing has read, and child processes that nothing 
 waited for yet.
 
 A loop that waits for data usually waits for such a helper, and does not notice that it
-is gone. Failed helpers are evidence for why a program is stuck; alone, they are no
-finding.
+is gone. Failed helpers are evidence for why a program is stuck. Alone, only a thread
+whose exception nothing has handled is a finding.
 """
 
 from __future__ import annotations
@@ -86,11 +86,17 @@ class HelperFailures:
         self._threads: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
         self._tasks: deque[FailedTask] = deque(maxlen=_MOST)
 
-    def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
-        """Note that *error* ends *thread*; 20 µs."""
+    def on_uncaught(
+        self, thread: threading.Thread | None, error: object, *, handled: bool = False
+    ) -> None:
+        """
+        Note that *error* ends *thread*, *handled* by a hook of the program or not;
+        20 µs.
+        """
         if thread is None or not isinstance(error, Exception):
             return
-        found = {"kind": "thread", "name": str(thread.name)[:LONGEST]}
+        name = str(thread.name)[:LONGEST]
+        found = {"kind": "thread", "name": name, "handled": handled}
         self._threads.append((monotonic(), self._described(error) | found))
 
     def on_task(self, future: object, error: BaseException) -> None:

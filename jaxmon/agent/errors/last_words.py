@@ -362,14 +362,15 @@ class UncaughtHooks:
     which a filter of the logger observes, including under uvloop.
 
     Passes uncaught errors to *observe*, those that end the program to *words*, and
-    those that end a thread to *on_thread_end*; then continues as before.
+    those that end a thread to *on_thread_end*, with whether the program has a hook of
+    its own for them; then continues as before.
     """
 
     def __init__(
         self,
         observe: Callable[[BaseException | None], None],
         words: LastWords,
-        on_thread_end: Callable[[threading.Thread | None, object], None],
+        on_thread_end: Callable[[threading.Thread | None, object, bool], None],
     ) -> None:
         self._observe = observe
         self._words = words
@@ -391,7 +392,9 @@ class UncaughtHooks:
 
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
             observe(args.exc_value)
-            on_thread_end(args.thread, args.exc_value)
+            inner = thread_hook is not threading.__excepthook__
+            outer = threading.excepthook is not thread_excepthook
+            on_thread_end(args.thread, args.exc_value, inner or outer)
             thread_hook(args)
 
         def unraisablehook(unraisable: Any) -> None:

@@ -196,10 +196,15 @@ class ErrorPart(Part):
             with self._guard.contained("uncaught"):  # the program is reporting
                 self.record_surfaced(error)
 
-    def _on_thread_end(self, thread: threading.Thread | None, error: object) -> None:
+    def _on_thread_end(
+        self,
+        thread: threading.Thread | None,
+        error: object,
+        handled: bool,  # noqa: FBT001 - called by position
+    ) -> None:
         """Note that *error* ended *thread*. Never raises."""
         with self._guard.contained("uncaught"):  # the program is reporting
-            self.helpers.on_uncaught(thread, error)
+            self.helpers.on_uncaught(thread, error, handled=handled)
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dis
 import os
+from collections.abc import Collection
 from types import CodeType
 
-from jaxmon.agent.jaxlink.other_threads import Position, Stack
+from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks
 
 
 # Up to 3.13.
@@ -37,6 +38,17 @@ def waits_for_lock(stack: Stack) -> bool:
         in_threading += 1
     # An event, or a queue, also acquires a lock to wait.
     return bool(stack) and not in_threading and _acquires(stack[0])
+
+
+def locked(threads: Collection[int]) -> dict[int, Stack]:
+    """
+    Return the stacks of those *threads* that wait for a lock.
+
+    Raises:
+        NotNowError: the stacks cannot be read now.
+    """
+    stacks = read_stacks(lambda every: set(threads) & set(every)) if threads else {}
+    return {of: stack for of, stack in stacks.items() if waits_for_lock(stack)}
 
 
 def _acquires(at: Position) -> bool:

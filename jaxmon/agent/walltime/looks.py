@@ -41,18 +41,21 @@ from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.jaxlink.waits import (
     barrier,
     calls_back,
+    locked,
     needs_threads,
     waits_for_lock,
 )
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
     AWAKE,
+    MOST_THREADS,
     GarbageCollections,
     Holders,
     Task,
     Tasks,
     holder,
-    program_threads,
+    other_threads,
+    started_by_others,
 )
 from jaxmon.agent.walltime.time_by_call import LatestCalls, LineProgress
 from jaxmon.clocks import perf_counter
@@ -62,6 +65,7 @@ from jaxmon.indicators.marks import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.marks import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.marks import STEP, Marked
 from jaxmon.indicators.recorder import OTHER
+from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
 
@@ -135,7 +139,6 @@ _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
 # Whose line may be called by that of the loop.
 _CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT))
 _SEVERAL = 2
-_MOST_THREADS = 8
 _MOST_PLACES = 10_000
 
 # Of several threads, the one that says most about what the process is doing. If one
@@ -164,7 +167,7 @@ class Looks:
         ledger: where it is entered.
         reader: reads stacks.
         sites: which threads call jitted functions.
-        serves: returns whether the program marks requests.
+        routes: the requests of the program.
         calls: counts the calls of jitted functions.
 
     Attributes:
@@ -181,14 +184,14 @@ class Looks:
         reader: ActivityReader,
         sites: CallSites,
         timeline: Timeline,
-        serves: Callable[[], bool],
+        routes: Routes,
         calls: LatestCalls,
     ) -> None:
         self._ledger = ledger
         self._reader = reader
         self._sites = sites
         self._timeline = timeline
-        self._serves = serves
+        self._routes = routes
         self._tasks = Tasks()
         self._holders = Holders()
         self._places: dict[SourceLine, str] = {}
@@ -235,7 +238,7 @@ class Looks:
         work = seen.doing.work and not trains and state in {DATA_WAIT, BLOCKED}
         place, function = self._place(seen.doing.line), seen.doing.function
         holds_loop = state == BLOCKED and seen.doing.holds_loop
-        loops = holds_loop or (seen.doing.event_loop and self._serves())
+        loops = holds_loop or (seen.doing.event_loop and self._routes.any())
         caller = self._place(seen.doing.caller) if state in _CALLED else ""
         divided = state == BLOCKED and self._divides(seen, found)
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
@@ -258,7 +261,7 @@ class Looks:
         """
         if seen.doing.state != JOIN:
             return seen, found
-        others = self._read(partial(_others, seen.thread), late)
+        others = self._read(partial(other_threads, seen.thread), late)
         driving = [other for other in others if other.doing.drives]
         seen = max(driving, key=_rank, default=seen)
         # It waits for threads that wait for work, as those of a server do.
@@ -338,7 +341,7 @@ class Looks:
             for ident in list(self._sites.threads)
             if ident in idents and not is_ours(ident)
         ]
-        return calling[-_MOST_THREADS:] or [self._main]
+        return calling[-MOST_THREADS:] or [self._main]
 
     def _find(self, marked: Marked | None, late: float) -> list[_LookMemory]:
         """Return what the threads do that show what the process is doing."""
@@ -346,7 +349,16 @@ class Looks:
         if all(of.doing.state == IDLE and of.thread != self._main for of in found):
             # It may run the event loop that gives them work.
             found = [*self._read(lambda _: [self._main], late), *found]
-        return found
+        idle = max(found, key=_rank).doing.state == IDLE
+        return (self._in_requests(late) if idle else []) or found
+
+    def _in_requests(self, late: float) -> list[_LookMemory]:
+        """Return the threads of requests that have waited for a lock for a while."""
+        latest = perf_counter() - IDLE_SECONDS
+        oldest = self._routes.oldest().values()
+        waits = locked({of.home for of in oldest if of.started <= latest})
+        found = [self._of_thread(ident, at, late) for ident, at in waits.items()]
+        return [of._replace(doing=of.doing._replace(state=BLOCKED)) for of in found]
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
@@ -385,7 +397,7 @@ class Looks:
         it waits for requests. So does a thread of a library's pool, or any if the main
         thread waits for connections or in an event loop, unless the program *trains*.
         """
-        if state == ITEM and self._serves():
+        if state == ITEM and self._routes.any():
             return IDLE
         if not trains and seen.thread != self._main:
             if state == ITEM and not seen.doing.of_user:
@@ -402,7 +414,7 @@ class Looks:
         """
         if entry.state not in _FOR_DEVICE:
             return entry
-        for stack in read_stacks(_started_by_others).values():
+        for stack in read_stacks(started_by_others).values():
             if calls_back(stack):
                 doing = self._reader.read(stack)
                 # Whether that thread runs is unknown; who delayed the look did.
@@ -434,7 +446,7 @@ class Looks:
         Return *entry* on the line of the thread that works while *waits* waits for an
         item of a queue; as it is if none does.
         """
-        others = self._read(partial(_others, waits), late)
+        others = self._read(partial(other_threads, waits), late)
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
@@ -476,21 +488,6 @@ class Looks:
                 self._places.clear()
             found = self._places[line] = line_text(line)
         return found
-
-
-def _others(thread: int, idents: Collection[int]) -> list[int]:
-    """Return threads of the program that are among *idents*, other than *thread*."""
-    every = [ident for ident in program_threads() if ident in idents]
-    found = [ident for ident in every if ident != thread]
-    return found[-_MOST_THREADS:]
-
-
-def _started_by_others(idents: Collection[int]) -> list[int]:
-    """Return threads of *idents* that Python has not started."""
-    active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
-    unknown = (threading._DummyThread, type(None))  # noqa: SLF001
-    found = [ident for ident in idents if isinstance(active.get(ident), unknown)]
-    return [ident for ident in found if not is_ours(ident)][:_MOST_THREADS]
 
 
 def _rank(seen: _LookMemory) -> float:

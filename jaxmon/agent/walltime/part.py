@@ -46,7 +46,6 @@ from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
-from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import DaemonThread, Event, current
@@ -115,7 +114,7 @@ class WallTimePart(Part):
             reader,
             context.sites,
             timeline,
-            _serves,
+            routes,
             self._latest_calls,
         )
         self._reader = reader
@@ -192,6 +191,7 @@ class WallTimePart(Part):
             recent=_described(self._ledger.recent()),
             now=now,
             requests=self._hanging(),
+            failed=self._failed_helpers(),
             rates=self._latest_calls.rates(),
             rates_seconds=self._latest_calls.window,
             call_age=self._latest_calls.age(perf_counter()),
@@ -314,7 +314,9 @@ class WallTimePart(Part):
         threads = self._threads() if oldest else []
         rows = {row["ident"]: row for row in threads}
         return tuple(
-            facts.Hanging(name, tuple(row["stack"][:_MOST_LINES]), row["place"])
+            facts.Hanging(
+                name, tuple(row["stack"][:_MOST_LINES]), row["place"], row["state"]
+            )
             for name, request in oldest.items()
             if (row := rows.get(request.home))
             and not any("asyncio/" in line for line in row["stack"][:_MOST_LINES])
@@ -390,12 +392,6 @@ class WallTimePart(Part):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
         self._workers.look(now)
-
-
-def _serves() -> bool:
-    """Return whether the program marks requests."""
-    figures = recorder()
-    return figures is not None and figures.routes.any()
 
 
 def _takes(line: str) -> bool:

@@ -32,6 +32,8 @@ from jaxmon.threads import get_ident, is_ours, main_ident
 
 
 _MOST = 64
+MOST_THREADS = 8
+"""Threads that a look reads."""
 # Between two readings for `Starvation`.
 _EVERY_SECONDS = 5.0
 # A timer that fires so late did not wait for a busy processor only.
@@ -74,6 +76,21 @@ def program_threads() -> list[int]:
     # Without its lock, which the program may hold.
     active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
     return [ident for ident in active if not is_ours(ident)][:_MOST]
+
+
+def other_threads(thread: int, idents: Collection[int]) -> list[int]:
+    """Return threads of the program that are among *idents*, other than *thread*."""
+    every = [ident for ident in program_threads() if ident in idents]
+    found = [ident for ident in every if ident != thread]
+    return found[-MOST_THREADS:]
+
+
+def started_by_others(idents: Collection[int]) -> list[int]:
+    """Return threads of *idents* that Python has not started."""
+    active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+    unknown = (threading._DummyThread, type(None))  # noqa: SLF001
+    found = [ident for ident in idents if isinstance(active.get(ident), unknown)]
+    return [ident for ident in found if not is_ours(ident)][:MOST_THREADS]
 
 
 class Task:

@@ -1,0 +1,73 @@
+"""Whether users of a service are all right, of which little is known yet."""
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family
+from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
+
+
+def in_progress(worker: Worker, age: float) -> Worker:
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 4, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, age, ROUTE)
+    return worker
+
+
+def test_a_service_that_has_answered_none_is_not_all_right() -> None:
+    """As after a bad deploy. What it refused is the client's fault, and no answer."""
+    worker = in_progress(Worker(started=START + 520), 76)
+    nothing = "Not quite: no request to POST /predict has finished in the last minute"
+    oldest = ": 4 requests in progress, the oldest for 1 min 16 s; a page follows at"
+    assert status(worker).answer.text.startswith(f"{nothing}{oldest}")
+    worker.requests(2, "client_error")
+    refused = f"{nothing}, but for 2 client errors{oldest}"
+    assert status(worker).answer.text.startswith(refused)
+
+
+@pytest.mark.parametrize("outcome", ["success", "client_error"])
+def test_what_it_answered_before_makes_no_difference(outcome: str) -> None:
+    """If it was more than a minute ago."""
+    worker = in_progress(Worker(), 76)
+    worker.requests(10, outcome)
+    before = reading(worker, at=START + 540)
+    worker.requests(2, "client_error")
+    assert status(worker, before=before).answer.state == "degraded"
+
+
+def test_a_service_that_answers_may_have_long_requests() -> None:
+    """Before a minute, and beside others that are answered."""
+    worker = in_progress(Worker(started=START + 520), 59)
+    worker.requests(2, "client_error")
+    assert status(worker).answer.state == "fine"
+    in_progress(worker, 76).requests(1)
+    assert status(worker).answer.state == "fine"
+
+
+def ended(worker: Worker) -> list[Family]:
+    """Return what a sidecar serves of a process that has ended, from what it left."""
+    worker.unset(catalog.PROCESS_START_TIME_SECONDS)
+    return [of for of in worker.page() if of.metric is not catalog.AGENT_UP]
+
+
+@pytest.mark.parametrize("failed", [0, 20])
+def test_of_what_has_ended_it_is_not_known(failed: int) -> None:
+    """No program runs: no user is served, whatever was counted before."""
+    worker = Worker(1)
+    worker.requests(180)
+    worker.requests(failed, "error")
+    answer = status(extra=ended(worker)).answer
+    text = "Not known: no instrumented process runs here."
+    assert (answer.state, answer.text, answer.reasons) == ("unknown", text, ())
+
+
+def test_what_ended_processes_counted_is_not_about_another_one() -> None:
+    """While one runs, its own failures count, and no others."""
+    past, runs = Worker(1), Worker()
+    past.requests(180)
+    past.requests(20, "error")
+    runs.steps(10, 0.1)
+    extra = ended(past)
+    assert status(runs, extra=extra).answer.state == "fine"
+    runs.requests(180)
+    runs.requests(20, "error")
+    assert status(runs).answer.state == "failing"
