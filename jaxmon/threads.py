@@ -25,6 +25,7 @@ _thread: Final[Any] = original("_thread")
 Lock: Final[Callable[[], threading.Lock]] = _thread.allocate_lock
 RLock: Final[Callable[[], threading.RLock]] = _thread.RLock
 get_ident: Final[Callable[[], int]] = _thread.get_ident
+get_native_id: Final[Callable[[], int]] = _thread.get_native_id
 
 _started: dict[int, DaemonThread] = {}
 

@@ -47,9 +47,8 @@ def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
                 *(f"in {event.function}, {quoted(event, now)}" for event in latest),
                 *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
             ),
-            "The report names the program that requested memory and the lines "
-            "that held it: free those first, donate arguments, or reduce the "
-            "batch size.",
+            "The report names the program that requested memory and the lines that held "
+            "it: free those first, donate arguments, or reduce the batch size.",
             where="".join(str(event.details.get("where") or "") for event in latest),
         )
 
@@ -127,21 +126,24 @@ def _device_memory_high(limits: Limits) -> Alert:
 
 def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
     host = snapshot.allocations.host
+    limited = {device.device for device in snapshot.memory.devices if device.limit}
     found: dict[str, list[Leak]] = {}
     for leak in snapshot.allocations.leaks:  # of one holder, one finding
         found.setdefault(leak.holder.name or leak.device, []).append(leak)
     for name, (leak, *others) in found.items():
-        sums = [f"of device {of.device} by {size(of.growth_bytes)}" for of in others]
-        if name == host.holder.name:
-            sums.append(f"of the process on the host by {size(host.growth_bytes)}")
-        filled = host if name == host.holder.name and host.full_in_seconds else leak
+        sums, is_host = [], name == host.holder.name
+        sums += [f"of device {of.device} by {size(of.growth_bytes)}" for of in others]
+        sums += [f"of the process on the host by {size(host.growth_bytes)}"] * is_host
+        filled = host if is_host and host.full_in_seconds else leak
+        is_device = filled is leak and leak.device in limited
+        memory = "it" if is_device else "the memory of the host"
         yield Finding(
             *("leak", leak.device),
             f"Memory of device {leak.device} grew steadily by "
             f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
             + (f" and {leak.calls:,} calls" if leak.calls else "")
             + "".join(f", {text}" for text in sums)
-            + _full(filled.full_in_seconds, snapshot.limits, of_host=filled is host),
+            + _full(filled.full_in_seconds, snapshot.limits, memory),
             (
                 *(
                     f"{line.place} grew by {size(line.growth_bytes)}, to "
@@ -150,19 +152,18 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
                 ),
                 *_held(leak.holder),
             ),
-            "Find what keeps references to the arrays allocated on that line: "
-            "often a list of losses or metrics; store float(x) instead of the "
-            "array. A cache that is still filling looks the same.",
+            "Find what keeps references to the arrays allocated on that line: often a "
+            "list of losses or metrics; store float(x) instead of the array. A cache "
+            "that is still filling looks the same.",
             where=leak.holder.where or leak.lines[0].place if leak.lines else "",
         )
 
 
-def _full(left: float | None, limits: Limits, *, of_host: bool = False) -> str:
+def _full(left: float | None, limits: Limits, memory: str = "it") -> str:
     """Return the end of a sentence about growth."""
     if left is None or left > seconds_in(limits.host_full_within):
         return "."
-    full = "the memory of the host is" if of_host else "it is"
-    return f". At that pace {full} full in {duration(left)}."
+    return f". At that pace {memory} is full in {duration(left)}."
 
 
 def _held(holder: MemoryHolder) -> Iterator[str]:
@@ -210,8 +211,7 @@ def _memory_leak(limits: Limits) -> Alert:
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=limits.leak_for,
         summary=(
-            A_PROCESS + "keeps "
-            "accumulating arrays on device {{ $labels.device }}: "
+            A_PROCESS + "keeps accumulating arrays on device {{ $labels.device }}: "
             "{{ $value | humanize1024 }}B in the agent's last window."
         ),
     )
@@ -282,9 +282,8 @@ def _host_memory_growth(limits: Limits) -> Alert:
 
 def _container_memory(limits: Limits) -> Alert:
     window = limits.memory_left_for
-    left = recorded.container_left(window) < seconds_in(limits.memory_left)
     return Alert(
-        expr=left,
+        expr=recorded.container_left(window) < seconds_in(limits.memory_left),
         for_=window,
         summary=(
             A_PROCESS + "reaches the memory limit of its container in "

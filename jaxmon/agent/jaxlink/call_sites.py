@@ -21,7 +21,7 @@ from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME, directories, is_inside, is_module
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
 from jaxmon.host.sources import OURS
-from jaxmon.threads import get_ident
+from jaxmon.threads import get_ident, get_native_id
 from jaxmon.tuples import NamedTuple
 
 
@@ -75,11 +75,12 @@ class CallSites:
     Remembers these places.
 
     Attributes:
-        threads: the threads that call jitted functions of the user, the latest last.
+        threads: the threads that call jitted functions of the user, with their numbers
+            in the kernel, the latest last: others get their identifiers once they end.
     """
 
     def __init__(self) -> None:
-        self.threads: dict[int, None] = {}
+        self.threads: dict[int, int] = {}
         self._sites: dict[tuple[int, int], CallSite] = {}
         self._drivers: dict[int, CodeType] = {}
         self._callers: dict[int, CodeType] = {}
@@ -104,11 +105,11 @@ class CallSites:
         if frame is not None and not is_inside(frame):
             state = EAGER if internal else DEVICE
             self._add(frame.f_code, frame.f_lasti, state, function)
-        threads, ident = self.threads, get_ident()
-        if not internal and ident not in threads:
+        threads, ident, number = self.threads, get_ident(), get_native_id()
+        if not internal and threads.get(ident) != number:
             if len(threads) >= _MOST_THREADS:
                 threads.pop(next(iter(threads)), None)
-            threads[ident] = None
+            threads[ident] = number
 
     def add(self, frame: FrameType, state: str, function: str = "") -> None:
         """

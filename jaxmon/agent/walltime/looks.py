@@ -54,6 +54,7 @@ from jaxmon.agent.walltime.tasks import (
     Task,
     Tasks,
     holder,
+    is_still,
     other_threads,
     started_by_others,
 )
@@ -335,11 +336,11 @@ class Looks:
         """Return the threads of *idents* that show what the process is doing."""
         if marked is not None and marked.loops and marked.thread in idents:
             return [marked.thread]
-        # A thread of ours may have the number of one that has ended.
+        # Another thread, or one of ours, may have the identifier of one that has ended.
         calling = [
             ident
-            for ident in list(self._sites.threads)
-            if ident in idents and not is_ours(ident)
+            for ident, number in list(self._sites.threads.items())
+            if ident in idents and not is_ours(ident) and is_still(ident, number)
         ]
         return calling[-MOST_THREADS:] or [self._main]
 

@@ -85,6 +85,12 @@ def other_threads(thread: int, idents: Collection[int]) -> list[int]:
     return found[-MOST_THREADS:]
 
 
+def is_still(ident: int, number: int) -> bool:
+    """Return whether thread *ident* has that *number* in the kernel, if it is known."""
+    thread = threading._active.get(ident)  # type: ignore[attr-defined] # noqa: SLF001
+    return getattr(thread, "native_id", None) in {None, number}
+
+
 def started_by_others(idents: Collection[int]) -> list[int]:
     """Return threads of *idents* that Python has not started."""
     active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
