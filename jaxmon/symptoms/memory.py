@@ -47,8 +47,8 @@ def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
                 *(f"in {event.function}, {quoted(event, now)}" for event in latest),
                 *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
             ),
-            "The report names the program that requested memory and the lines that held "
-            "it: free those first, donate arguments, or reduce the batch size.",
+            "The report names the program that requested memory and the lines that "
+            "held it: free those first, donate arguments, or reduce the batch size.",
             where="".join(str(event.details.get("where") or "") for event in latest),
         )
 

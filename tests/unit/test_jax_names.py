@@ -99,6 +99,7 @@ OTHERS = {
         "__qualname__",
     ),
     *("__spec__", "__wrapped__", "_children", "_exception", "_fields"),
+    *("_popen", "returncode"),
     "_is_gil_enabled",
     "get_current_span",
     *("clock_gettime", "co_consts", "co_names", "last_value", "ps1", "RUSAGE_THREAD"),

@@ -177,6 +177,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "notes": [],
         "doing": "",
         "crashed_seconds": None,
+        "ended_seconds": None,
         "unrecorded": False,
         "calling": {},
         "recognised": [],

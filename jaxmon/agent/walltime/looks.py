@@ -339,7 +339,7 @@ class Looks:
         # Another thread, or one of ours, may have the identifier of one that has ended.
         calling = [
             ident
-            for ident, number in list(self._sites.threads.items())
+            for ident, number in self._sites.threads.copy().items()
             if ident in idents and not is_ours(ident) and is_still(ident, number)
         ]
         return calling[-MOST_THREADS:] or [self._main]
