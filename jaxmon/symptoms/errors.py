@@ -424,7 +424,7 @@ def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
-        *(_errors, catalog.ERRORS, "Debug: Errors by function and kind"),
+        *(_errors, catalog.ERRORS, "Debug: JAX errors by function and kind"),
         severity=TICKET,
         missing=(
             "the program may expect it; requests that fail for it have an objective"

@@ -433,7 +433,7 @@ def _in_a_loop(line: Transfer, observed: float, limits: Limits) -> bool:
 SYMPTOMS = (
     Symptom(
         *("oom", "F2", "A device ran out of memory.", FAILURE),
-        *(_out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
+        *(_out_of_memory, catalog.ERRORS, "Debug: JAX errors over time"),
         rule=("JaxmonOutOfMemory", _ran_out),
         severity=TICKET,
     ),

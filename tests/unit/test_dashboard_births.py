@@ -65,14 +65,14 @@ def groups(*names: str):
             1,
         ),
         (
-            *("Errors by function", ""),
+            *("JAX errors by function", ""),
             (
                 '{__name__="job:jaxmon_errors:increase5m", job="web", function="step", '
                 'kind="oom"}'
             ),
             1,
         ),
-        ("Errors over time", "", '{kind="oom"}', 1),
+        ("JAX errors over time", "", '{kind="oom"}', 1),
         ("Persistent cache hit rate", "", '{result="hit"}', 9),
         ("Persistent cache writes and errors", "written", "{}", 2),
         ("Non-finite outputs", "", '{name="loss"}', 1),

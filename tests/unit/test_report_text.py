@@ -188,7 +188,7 @@ FINDINGS
        report: /var/lib/jaxmon/oom-4711-1.txt
      Advice: The report names the program that requested memory and the lines
      that held it: free those first, donate arguments, or reduce the batch size.
-     panel Debug: Errors over time · jaxmon runbook show JaxmonOutOfMemory
+     panel Debug: JAX errors over time · jaxmon runbook show JaxmonOutOfMemory
   2. train.py:80 read from the device 71,234 times (float()), 278 KiB in total,
      blocking for 6 min 50 s.
      Advice: Each read waits for all preceding device work. If the value is not

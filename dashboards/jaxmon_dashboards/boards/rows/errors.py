@@ -16,7 +16,7 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 def oncall() -> Iterator[Panel]:
     """Return error and restart panels."""
     errors = services.ERRORS(q.JOB)
-    yield timeseries(502, "Errors by function")(
+    yield timeseries(502, "JAX errors by function")(
         errors.worst(10),
         text="The ten functions with the most errors within five minutes, by kind.",
         no_value="No errors",
@@ -36,14 +36,14 @@ def debug() -> Iterator[Panel]:
     listed, now = (
         events.ERRORS.within(window, *q.FUNCTION) for window in (RANGE, RATE_INTERVAL)
     )
-    yield table(1701, "Errors by function and kind")(
+    yield table(1701, "JAX errors by function and kind")(
         Target(listed.sum("function", "kind").topk(50), "Errors"),
         text="Exceptions in the selected time range. The process log has their "
         "messages.",
         no_value="No errors",
         sort="Errors",
     )
-    yield timeseries(1702, "Errors over time")(
+    yield timeseries(1702, "JAX errors over time")(
         now.sum("kind"),
         text="Exceptions by kind, per graph interval. Failures that start together are "
         "often related: compare with process restarts and other functions.",

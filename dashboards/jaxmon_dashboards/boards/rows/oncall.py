@@ -70,7 +70,7 @@ def where(slos: Slos) -> Iterator[Panel]:
         sort="Processes",
     )
     yield compiles.oncall(slos).panel("Recompiles by function")
-    yield errors.oncall().panel("Errors by function")
+    yield errors.oncall().panel("JAX errors by function")
     yield timeseries(125, "What processes do")(
         services.SPENDING(q.JOB, ne("state", "idle")).worst(_MOST),
         text="Fraction of its time that the process with most of it spends in each "
