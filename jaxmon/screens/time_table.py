@@ -192,6 +192,8 @@ def _heading(threads: list[Thread]) -> str:
     name = f"{first.name or 'a thread of native code'}{number}"
     more = f" and {len(threads) - 1} more" if len(threads) > 1 else ""
     state = {**STATES, "make": STATES["transfer"]}.get(first.state, first.state)
-    doing = "acquiring a lock" if first.lock and first.state == "python" else state
-    place = f", at {first.place}" if first.place else ""
-    return f"{name}{more}: {doing}{place}"
+    place = f"at {first.place}" if first.place else ""
+    if first.state == "python":  # whether it runs, or waits, a stack does not say
+        state = "acquiring a lock" if first.lock else ""
+    doing = ", ".join(filter(None, (state, place)))
+    return f"{name}{more}{doing and f': {doing}'}"

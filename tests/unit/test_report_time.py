@@ -367,6 +367,10 @@ def test_threads_with_equal_stacks_are_shown_once():
     assert stacks({"threads": 3}, 80) == []
     waits = {"name": "w", "state": "idle", "stack": stack, "place": "pool.py:9"}
     assert stacks({"threads": [waits]}, 80)[0] == "w: idle, at pool.py:9"
+    sleeps = {**waits, "state": "python"}  # or runs: a stack does not say
+    assert stacks({"threads": [sleeps]}, 80)[0] == "w: at pool.py:9"
+    locks = {**sleeps, "lock": True}
+    assert stacks({"threads": [locks]}, 80)[0] == "w: acquiring a lock, at pool.py:9"
 
 
 def test_operations_are_not_blamed_if_jit_is_disabled():
