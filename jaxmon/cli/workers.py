@@ -255,7 +255,7 @@ def _without_agent(directory: Path) -> dict[int, float]:
 def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
     """
     Return that no agent is in *directory*: first which process *choice* has just ended
-    without finishing, or was stopped, any for `None`, last what is known of others.
+    without finishing, any for `None`, last what was stopped, and is known of others.
     """
     msg = (
         f"no instrumented process is running: no agent in {directory}. Start one with "
@@ -302,18 +302,20 @@ def ends(
 ) -> tuple[list[str], list[str]]:
     """
     Return a sentence on each process *choice* that did not finish, or was *stopped*, on
-    all for `None`, the latest first: on those of the last ten minutes, and on others.
+    all for `None`, the latest first: on those that did not finish in the last ten
+    minutes, and on others.
     """
     found = []
     for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
         counts = end.ended not in IN_ORDER or (stopped and end.ended == STOPPED)
         if counts and choice in {None, *names_of_it}:
-            age = endings.age_of(end)
-            found.append((inf if age is None else age, clean(end.line(age))))
+            age = inf if (seconds := endings.age_of(end)) is None else seconds
+            past = age >= TEN_MINUTES or end.ended == STOPPED
+            found.append((past, age, clean(end.line(seconds))))
     found = sorted(found)[:_MOST_LISTED]
-    just = [line for age, line in found if age < TEN_MINUTES]
-    return just, [line for _, line in found[len(just) :]]
+    just = [line for past, _, line in found if not past]
+    return just, [line for past, _, line in found if past]
 
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:

@@ -124,6 +124,9 @@ def test_a_handler_of_the_program_decides(
         assert said in process["verdict"]
     for command in (["ps", "--ended"], ["explain"], ["job", "post-mortem"]):
         assert said in printed(run_dir, *command) or said == "finished"
+    # Only what did not finish is the error; else, it is that nothing runs.
+    nothing_runs = printed(run_dir, "explain").startswith("Error: no instrumented")
+    assert nothing_runs == (not crashes)
 
 
 @exits_are_reported
