@@ -64,6 +64,8 @@ WALL_STATES = _words(
 # spent waiting for the save before.
 CHECKPOINT_OPERATIONS = ("save", "blocking", "wait", "restore")
 CHECKPOINT_DIRECTIONS = ("save", "restore")
+# The activity of pauses that are meant, as of a paced loop: they cost no goodput.
+REST = "rest"
 # What the wall time of a run goes into, from its first attempt on.
 RUN_ACTIVITIES = _words(
     "step compile data_wait checkpoint startup recovery lost_progress waiting marked "

@@ -407,11 +407,11 @@ def _ratio(waited: float, steps: Observations | None) -> float | None:
 
 
 def _goodput(recent: Recent) -> Mapping[str, float]:
-    """Return what part of each process's wall time was spent in steps."""
+    """Return what part of each process's time was spent in steps, without rests."""
     whole: dict[str, float] = defaultdict(float)
     steps: dict[str, float] = defaultdict(float)
     for (worker, activity), seconds in recent.values(catalog.TIME_SECONDS).items():
-        whole[worker] += seconds
+        whole[worker] += seconds if activity != catalog.REST else 0.0
         if activity == _STEP:
             steps[worker] += seconds
     return {worker: steps[worker] / of for worker, of in whole.items() if of > 0}

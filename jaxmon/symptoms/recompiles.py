@@ -270,6 +270,8 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
         return True
     new = cause == "new_function"
     limits = snapshot.limits
+    if cause == "shape" and _has_settled(snapshot, function.name):
+        return False
     worth = limits.recreated_time if new else limits.recompile_storm_time
     observed, calls = snapshot.process.observed_seconds, function.calls
     often = calls is None or count >= limits.recompile_storm_calls * calls
@@ -374,6 +376,22 @@ def _is_odd(snapshot: Snapshot, function: str) -> bool:
         for _, old, new in _resized(snapshot, function)
         for x, y in zip(old, new, strict=False)
     )
+
+
+def _has_settled(snapshot: Snapshot, function: str) -> bool:
+    """
+    Return whether sizes like buckets, fewer than make an alert, came at the start, and
+    no other for as long since.
+    """
+    every = _those(snapshot, function, "shape")
+    few = 0 < len(every) < snapshot.limits.recompiles
+    if not few or _is_odd(snapshot, function):
+        return False
+    quiet, lasts = (
+        snapshot.process.now - every[-1].time,
+        snapshot.process.observed_seconds,
+    )
+    return lasts - quiet < quiet <= lasts
 
 
 def _resized(

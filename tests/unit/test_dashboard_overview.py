@@ -79,14 +79,15 @@ def test_the_figure_is_right(title, tmp_path):
 
 
 def test_goodput_is_the_share_of_steps(tmp_path):
-    """Of a job with a loop; a server's activities have none."""
+    """Of a job with a loop; a server's activities have none, and rests are meant."""
+    series = {**SERIES, f'{TIME},activity="rest"}}': "5x60"}
     test = {
         "expr": f"round({expression('Goodput of services', over=OVER)}, 0.0001)",
         "eval_time": "1h",
         "exp_samples": [{"labels": f"{{{RUN}}}", "value": 0.9}],
     }
 
-    evaluate(tmp_path, overviews(), SERIES, promql_expr_test=[test])
+    evaluate(tmp_path, overviews(), series, promql_expr_test=[test])
 
 
 LEFT = "slo:jaxmon_request_error_abandoned:delta{" + JOB + ',route="/gen"}'

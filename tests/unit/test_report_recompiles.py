@@ -80,6 +80,28 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
     assert findings(storm(300.0)[1:], **parts) == []
 
 
+@pytest.mark.parametrize(
+    ("size", "latest", "count", "found"),
+    [
+        (16, 20.0, STORM, 0),
+        (16, 31.0, STORM, 1),  # still coming
+        (16, 20.0, 20, 1),  # as many as the alert counts
+        (15, 20.0, STORM, 1),  # no bucket
+    ],
+)
+def test_buckets_that_came_at_the_start_are_no_storm(size, latest, count, found):
+    """A service compiles for each of its sizes; once none has come for as long, ..."""
+    change = f"x: f32[{size}] → f32[64]"
+    events = [{**recompile(change, seconds=0.2), "time": latest}] * count
+    parts = {
+        "process": {"observed_seconds": 60.0, "now": 60.0},
+        "functions": function(calls=400, recompiles={"shape": count}),
+        "requests": {"predict": {}},
+    }
+    storms = [f for f in findings(events, **parts) if f.topic == "recompile"]
+    assert len(storms) == found
+
+
 def test_the_line_to_change_is_part_of_the_evidence():
     """It is the line that jits, or that calls with other arguments."""
     (found,) = findings(

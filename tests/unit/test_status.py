@@ -156,6 +156,7 @@ def test_steps_of_the_last_minute() -> None:
         worker.set(catalog.DATA_WAIT_SECONDS, 5 + 9, "train")
         worker.set(catalog.TIME_SECONDS, 20 + 45, "step")
         worker.set(catalog.TIME_SECONDS, 10 + 15, "other")
+        worker.set(catalog.TIME_SECONDS, 60, "rest")  # which is meant
     two.set(catalog.STEP_AGE_SECONDS, 8.0, "train")
     found = status(one, two, before=before)
     (loop,) = found.loops

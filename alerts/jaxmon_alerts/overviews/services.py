@@ -179,8 +179,11 @@ ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
 GOODPUT = OverviewRule(
     catalog.TIME_SECONDS,
     "goodput5m",
-    ratio(ACTIVITY(eq("activity", "step")).sum("job"), ACTIVITY().sum("job")),
-    text="Fraction of the marked time within 5m that was spent in steps",
+    ratio(
+        ACTIVITY(eq("activity", "step")).sum("job"),
+        ACTIVITY(ne("activity", catalog.REST)).sum("job"),
+    ),
+    text="Fraction of the marked time within 5m, without rests, that went into steps",
 )
 # Of processes in a loop: a server waits for requests.
 WAITING = OverviewRule(

@@ -112,7 +112,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3002, "Goodput")(
         overviews.GOODPUT(q.JOB).min(),
         text="Fraction of the marked time of the worst service that is spent in steps, "
-        "rather than waiting for data, compiling, saving or evaluating.",
+        "rather than waiting for data, compiling, saving or evaluating; without rests.",
     )
     yield stat(3003, "Slowest rank")(
         overviews.SLOW_RANKS(q.JOB).max(),
