@@ -83,7 +83,10 @@ class ProcessLimits:
         "Recompiles for other sizes or values of which that is much, if it is "
         "compile_share of the time as well.",
     )
-    recompile_bucket = count(8, "Common divisor of two sizes that may be meant.")
+    recompile_bucket = count(8, "Common divisor of two sizes that may be meant, ...")
+    recompile_bucket_calls = count(
+        10, "... and are, if as many calls, on average, have each of them."
+    )
     recompile_scattered = count(
         20,
         "Recompiles of several functions together that are no accident if they take "

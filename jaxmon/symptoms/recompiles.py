@@ -99,7 +99,8 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
             if (found := _not_warmed(function, cause, snapshot)) is not None:
                 yield found
                 continue
-            if not _is_worth(function, cause, snapshot):
+            buckets = cause == "shape" and _has_buckets(function, snapshot)
+            if not _is_worth(function, cause, snapshot, meant=buckets):
                 continue
             why = _why(cause, _latest(snapshot, function.name, cause))
             took = recompile_time(function, cause, snapshot)
@@ -254,24 +255,26 @@ def every_recompile_time(
     )
 
 
-def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
+def _is_worth(
+    function: FunctionFact, cause: str, snapshot: Snapshot, *, meant: bool = False
+) -> bool:
     """
     Return whether recompiles for that *cause* matter: by what they cost, from the first
     one on; if there are many, relative to all calls and the whole run, so that a few
     sizes at startup do not count, or relative to recent time, because any fraction
     becomes small in a long run. A function that is created anew and used for long each
-    time, as for each value of a sweep, is only worth its time.
+    time, as for each value of a sweep, is only worth its time, as are sizes that are
+    *meant*.
     """
     count, took = function.recompiles[cause], recompile_time(function, cause, snapshot)
     avoidable = cause in AVOIDABLE or (
         cause == "shape" and not snapshot.requests and _is_odd(snapshot, function.name)
     )
-    if _is_much(count, took, snapshot, avoidable=avoidable):
-        return True
+    much = _is_much(count, took, snapshot, avoidable=avoidable)
+    if much or meant:
+        return much
     new = cause == "new_function"
     limits = snapshot.limits
-    if cause == "shape" and _has_settled(snapshot, function.name):
-        return False
     worth = limits.recreated_time if new else limits.recompile_storm_time
     observed, calls = snapshot.process.observed_seconds, function.calls
     often = calls is None or count >= limits.recompile_storm_calls * calls
@@ -378,15 +381,18 @@ def _is_odd(snapshot: Snapshot, function: str) -> bool:
     )
 
 
-def _has_settled(snapshot: Snapshot, function: str) -> bool:
+def _has_buckets(function: FunctionFact, snapshot: Snapshot) -> bool:
     """
-    Return whether sizes like buckets, fewer than make an alert, came at the start, and
-    no other for as long since.
+    Return whether the sizes are like buckets, fewer than make an alert, and each is
+    used again and again, or they came at the start, and no other for as long since.
     """
-    every = _those(snapshot, function, "shape")
+    every = _those(snapshot, function.name, "shape")
     few = 0 < len(every) < snapshot.limits.recompiles
-    if not few or _is_odd(snapshot, function):
+    if not few or _is_odd(snapshot, function.name):
         return False
+    since = (function.calls or 0) - every[0].calls if every[0].calls else 0
+    if since >= snapshot.limits.recompile_bucket_calls * len(every):
+        return True
     quiet, lasts = (
         snapshot.process.now - every[-1].time,
         snapshot.process.observed_seconds,

@@ -81,21 +81,22 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
 
 
 @pytest.mark.parametrize(
-    ("size", "latest", "count", "found"),
+    ("size", "latest", "count", "calls", "found"),
     [
-        (16, 20.0, STORM, 0),
-        (16, 31.0, STORM, 1),  # still coming
-        (16, 20.0, 20, 1),  # as many as the alert counts
-        (15, 20.0, STORM, 1),  # no bucket
+        (16, 20.0, STORM, 50, 0),
+        (16, 31.0, STORM, 50, 1),  # still coming
+        (16, 31.0, STORM, 51, 0),  # each is used ten times
+        (16, 20.0, 20, 900, 1),  # as many as the alert counts
+        (15, 20.0, STORM, 60, 1),  # no bucket
     ],
 )
-def test_buckets_that_came_at_the_start_are_no_storm(size, latest, count, found):
-    """A service compiles for each of its sizes; once none has come for as long, ..."""
+def test_buckets_are_no_storm(size, latest, count, calls, found):
+    """A service compiles for each of its sizes, and uses it again and again."""
     change = f"x: f32[{size}] → f32[64]"
-    events = [{**recompile(change, seconds=0.2), "time": latest}] * count
+    events = [{**recompile(change, seconds=0.2, calls=1), "time": latest}] * count
     parts = {
         "process": {"observed_seconds": 60.0, "now": 60.0},
-        "functions": function(calls=400, recompiles={"shape": count}),
+        "functions": function(calls=calls, recompiles={"shape": count}),
         "requests": {"predict": {}},
     }
     storms = [f for f in findings(events, **parts) if f.topic == "recompile"]
