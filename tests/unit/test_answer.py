@@ -309,26 +309,6 @@ def test_how_a_program_crashed_is_the_first_line() -> None:
     assert [one.text for one in found("train", None, "")] == ["worker 3 crashed."]
 
 
-def test_an_end_before_all_that_runs_began_is_past() -> None:
-    """Unless a loop that it was in is run by none of them."""
-
-    def found(loop: str, seconds: float, steps: int = 0) -> list[str]:
-        worker = Worker()
-        if steps:
-            worker.steps(steps, 0.1)
-        died = gauge(catalog.AGENT_DIED, 1, "3", loop)
-        ended = ProcessVerdict(
-            verdict=CRASH, crashed_seconds=seconds, ended_seconds=seconds
-        )
-        verdict = HostVerdict({"3": ended})
-        now = status(worker, at=START + 100.0, extra=[died], verdict=verdict)
-        return [reason.text for reason in now.answer.reasons]
-
-    assert found("", 99.0) == found("train", 99.0, 10) == [CRASH]
-    assert found("", 101.0) == found("train", 101.0, 10) == []
-    assert found("train", 101.0) == [CRASH]
-
-
 def test_processes_that_crashed_or_hang_are_reasons() -> None:
     """A slot whose training crashed is one; a server's that is gone is not."""
     died = Family(

@@ -3,7 +3,8 @@
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, gauge
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -71,3 +72,26 @@ def test_what_ended_processes_counted_is_not_about_another_one() -> None:
     runs.requests(180)
     runs.requests(20, "error")
     assert status(runs).answer.state == "failing"
+
+
+ENDED = "pid 7 (train.py) raised OSError: full, at train.py:6 in save."
+
+
+def test_an_end_before_all_that_runs_began_is_past() -> None:
+    """Unless a loop that it was in is run by none of them."""
+
+    def found(loop: str, seconds: float, steps: int = 0) -> list[str]:
+        worker = Worker()
+        if steps:
+            worker.steps(steps, 0.1)
+        died = gauge(catalog.AGENT_DIED, 1, "3", loop)
+        ended = ProcessVerdict(
+            verdict=ENDED, crashed_seconds=seconds, ended_seconds=seconds
+        )
+        verdict = HostVerdict({"3": ended})
+        now = status(worker, at=START + 100.0, extra=[died], verdict=verdict)
+        return [reason.text for reason in now.answer.reasons]
+
+    assert found("", 99.0) == found("train", 99.0, 10) == [ENDED]
+    assert found("", 101.0) == found("train", 101.0, 10) == []
+    assert found("train", 101.0) == [ENDED]

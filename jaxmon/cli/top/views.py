@@ -192,10 +192,9 @@ def process_view(
         lines = [_title("jaxmon top", seen, state, width)]
         return [*lines[: height - 1], _footer(state, width)]
     pid = "" if last.agent.pid is None else f"pid {last.agent.pid}"
-    of = (f"worker {last.number}", str(last.agent.rank), pid, last.command)
-    facts = filter(None, of)
+    facts = f"worker {last.number}", str(last.agent.rank), pid, last.command
     head = [
-        _title(" · ".join(facts), seen, state, width),
+        _title(" · ".join(filter(None, facts)), seen, state, width),
         *_life(last, seen, state, width),
     ]
     body = list(_body(last, width))
@@ -203,9 +202,8 @@ def process_view(
     state.page, state.most = max(room - 1, 1), max(len(body) - room, 0)
     state.scrolled = min(state.scrolled, state.most)
     visible = body[state.scrolled : state.scrolled + room]
-    if state.scrolled < state.most:
-        below = len(body) - state.scrolled - room + 1
-        visible[-1] = line((f"... {below} more lines below", QUIET))
+    if (rest := state.most - state.scrolled) > 0:
+        visible[-1] = line((f"... {rest + 1} more lines below", QUIET))
     lines = [*head, *visible, *[BLANK] * (room - len(visible))]
     return [*lines[: height - 1], _footer(state, width)]
 
@@ -326,15 +324,10 @@ def _behind(
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
-    """
-    Return columns that leave room for the command; no states if all run, and no ranks
-    if there is no job.
-    """
-    fields: Fields[ProcessView] = _PROCESSES
-    if all(process.condition == "running" for process in found):
-        fields = [field for field in fields if field[0].heading != "STATE"]
-    if not any(process.job_rank for process in found):
-        fields = [field for field in fields if field[0].heading != "RANK"]
+    """Return columns that leave room for the command, and say something."""
+    runs = all(process.condition == "running" for process in found)
+    silent = {"STATE" * runs, "" if any(of.job_rank for of in found) else "RANK"}
+    fields = [field for field in _PROCESSES if field[0].heading not in silent]
     return fitting(fields, _DISPENSABLE, width - _LEAST_COMMAND)
 
 
