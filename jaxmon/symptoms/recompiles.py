@@ -268,7 +268,7 @@ def _is_worth(
     """
     count, took = function.recompiles[cause], recompile_time(function, cause, snapshot)
     avoidable = cause in AVOIDABLE or (
-        cause == "shape" and not snapshot.requests and _is_odd(snapshot, function.name)
+        cause == "shape" and not snapshot.requests and _odd(snapshot, function.name) > 0
     )
     much = _is_much(count, took, snapshot, avoidable=avoidable)
     if much or meant:
@@ -371,13 +371,13 @@ def _grows(snapshot: Snapshot, function: str) -> bool:
     return len(every) >= number and larger and follow
 
 
-def _is_odd(snapshot: Snapshot, function: str) -> bool:
-    """Return whether a size has little in common with the last, unlike buckets."""
+def _odd(snapshot: Snapshot, function: str) -> int:
+    """Return how often a size had little in common with the last, unlike buckets."""
     bucket = int(snapshot.limits.recompile_bucket)
-    return any(
-        len(old) == len(new) and gcd(x, y) < min(x, y, bucket)
+    return sum(
+        len(old) == len(new)
+        and any(gcd(x, y) < min(x, y, bucket) for x, y in zip(old, new, strict=True))
         for _, old, new in _resized(snapshot, function)
-        for x, y in zip(old, new, strict=False)
     )
 
 
@@ -388,7 +388,8 @@ def _has_buckets(function: FunctionFact, snapshot: Snapshot) -> bool:
     """
     every = _those(snapshot, function.name, "shape")
     few = 0 < len(every) < snapshot.limits.recompiles
-    if not few or _is_odd(snapshot, function.name):
+    # A few that fit no bucket are an accident, as of other functions.
+    if not few or _odd(snapshot, function.name) >= snapshot.limits.recompile_storm:
         return False
     since = (function.calls or 0) - every[0].calls if every[0].calls else 0
     if since >= snapshot.limits.recompile_bucket_calls * len(every):
