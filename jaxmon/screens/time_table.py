@@ -54,7 +54,7 @@ def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
         Column("SHARE", 8),
         Column("±", 6),
         Column("", 2),
-        Column("MOSTLY AT", right=False, cut=ending),
+        Column("MOST OFTEN AT", right=False, cut=ending),
     ]
     lately = period is snapshot.time.lately
     about = f": {'the last ' if lately else ''}{duration(period.seconds)}"
