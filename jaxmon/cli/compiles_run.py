@@ -129,7 +129,8 @@ def _block(
         for part, spent in program.parts.items():
             parts[part] += spent
     small = [part for part, spent in parts.items() if spent < _SMALL * seconds]
-    parts[_REST] = sum(parts.pop(part) for part in small)
+    if rest := sum(parts.pop(part) for part in small):
+        parts[_REST] = rest
     for part, spent in sorted(parts.items(), key=itemgetter(1), reverse=True):
         row = f"{_NAMES.get(part, part):28}{duration(spent):>10}"
         about = f"  most likely {', '.join(folds)}" if folds and "fold" in part else ""
