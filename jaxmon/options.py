@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     report_dir: str | PathLike[str] | None
     summary_dir: str | PathLike[str] | None
     figures_dir: str | PathLike[str] | None
+    passes_dir: str | PathLike[str] | None
     device_figures: bool
     profile_gpu: bool
     otlp: bool | None

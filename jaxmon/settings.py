@@ -266,6 +266,8 @@ class Settings:
         figures_dir: Directory to which the agent writes the statistics of each function
             when it stops, for `jaxmon baseline`; every call is then timed, and each
             program waited for. `None` disables this.
+        passes_dir: Directory to which the agent writes a trace of each compile, for
+            `jaxmon compiles run`. `None` disables this.
         device_figures: Query NVML for the GPUs of this process, for a sidecar without a
             driver in its container.
         profile_gpu: Allow `jaxmon profile` to trace GPUs, which has crashed programs.
@@ -352,6 +354,7 @@ class Settings:
     report_dir: str | None = setting(default=None)
     summary_dir: str | None = setting(default=None)
     figures_dir: str | None = setting(default=None)
+    passes_dir: str | None = setting(default=None)
     device_figures: bool = setting(default=False)
     profile_gpu: bool = setting(default=False)
 

@@ -263,6 +263,10 @@ ROWS: tuple[PartRow, ...] = (
         pages=("/debug/profile",),
     ),
     PartRow(
+        *("passes", "reports.passes:PassTraces", ("compiling", "programs")),
+        enabled=attrgetter("passes_dir"),
+    ),
+    PartRow(
         *("trackers", "trackers.part:Trackers"),
         ("loops", "timeline", "all_devices", "ideal"),
         late=(),

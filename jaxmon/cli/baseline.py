@@ -141,15 +141,13 @@ def compare(
 
 def _measure(words: Sequence[str], runs: int) -> Runner:
     """Return what runs the command *words* for measures, and exits if it fails."""
-    from jaxmon.cli.run import interpreter_options
+    from jaxmon.cli.run import interpreted
     from jaxmon.preflight.baseline.run import run
-
-    python = [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)]
 
     def measure(number: int) -> Baseline:
         if number:
             output.line(f"run {number + 1} of at most {runs}", err=True)
-        done = run(words, python)
+        done = run(words, interpreted())
         if done.code:
             output.line(
                 f"the command failed with exit code {done.code}; nothing was recorded "

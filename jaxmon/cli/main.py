@@ -30,7 +30,7 @@ _WHOLE = 1000
 
 GROUPS = {
     "Look": ("ps", "top", "explain", "job", "profile", "report", "compare"),
-    "Operate": ("run", "exporter", "bundle", "runbook", "deploy"),
+    "Operate": ("run", "compiles", "exporter", "bundle", "runbook", "deploy"),
     "Alert": ("alerts", "slo", "dashboards", "gameday"),
     "Prepare": ("demo", "doctor", "signatures", "warmup", "completion"),
     "Develop": ("baseline", "generate"),

@@ -59,9 +59,7 @@ def command(
       jaxmon run --port 9500 -m mypackage.serve
       jaxmon run --children -m uvicorn app:app --workers 4
     """
-    if as_module and as_code:
-        msg = "-m and -c are mutually exclusive"
-        raise click.UsageError(msg)
+    words = words_of(program, args, as_module=as_module, as_code=as_code)
     is_python = re.fullmatch(r"python[\d.]*", Path(program).name) is not None
     if is_python and not (as_module or as_code or Path(program).is_dir()):
         msg = f"jaxmon run has an interpreter itself; omit {program}: jaxmon run FILE"
@@ -82,14 +80,36 @@ def command(
         load(settings)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
+    _become(words, settings, children=children)
+
+
+def words_of(
+    program: str, args: Sequence[str], *, as_module: bool, as_code: bool
+) -> list[str]:
+    """Return what Python is given to run *program*. Raises `click.UsageError`."""
+    if as_module and as_code:
+        msg = "-m and -c are mutually exclusive"
+        raise click.UsageError(msg)
     kind = ["-m"] if as_module else ["-c"] if as_code else []
-    _become([*kind, program, *args], settings, children=children)
+    return [*kind, program, *args]
 
 
 def _become(
     arguments: Sequence[str], settings: dict[str, Any], *, children: bool
 ) -> None:
     """Replace this process by an interpreter that runs *arguments*. Does not return."""
+    os.execve(  # noqa: S606 - the user's program is what we are asked to run
+        sys.executable,
+        interpreted(arguments),
+        environment(os.environ, settings, children=children),
+    )
+
+
+def interpreted(words: Sequence[str] = ()) -> list[str]:
+    """
+    Return what runs *words* as Python, with the options that it has here. Raises
+    `CommandError`: these keep jaxmon out of the program.
+    """
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
             "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
@@ -97,11 +117,7 @@ def _become(
         )
         raise CommandError(msg)
     options = interpreter_options(sys.orig_argv, sys.argv)
-    os.execve(  # noqa: S606 - the user's program is what we are asked to run
-        sys.executable,
-        [sys.executable, *options, *arguments],
-        environment(os.environ, settings, children=children),
-    )
+    return [sys.executable, *options, *words]
 
 
 def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[str]:

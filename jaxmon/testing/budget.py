@@ -66,6 +66,7 @@ SILENT: Options = {
     "report_dir": None,
     "summary_dir": None,
     "figures_dir": None,
+    "passes_dir": None,
     "device_figures": False,
     "profile_gpu": False,
     "otlp": False,

@@ -190,6 +190,7 @@ def test_the_table_is_right() -> None:
     settings = jaxmon.instrument(
         enabled=False,
         figures_dir="x",
+        passes_dir="x",
         run="x",
         device_figures=True,
         log_events=True,

@@ -448,7 +448,6 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/agent/oom/part.py",  # the name of the script
         "jaxmon/agent/warm/compiling.py",  # its own
         "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
-        "jaxmon/cli/baseline.py",  # starts a process with them
         "jaxmon/cli/entry.py",  # its own
         "jaxmon/cli/run.py",  # starts a process with them
         "jaxmon/host/disclosure.py",

@@ -183,11 +183,12 @@ SITE = "profile"
 # XLA copies all loaded programs at once, with their constants.
 _MOST_COPIED = 1 << 30
 
-_GPU_REASON = (
+GPU_REASON = (
     "profiling is disabled on GPUs: stopping a trace has taken minutes on large "
     "jobs and has crashed programs. If you accept that, start the program with "
     "jaxmon.instrument(profile_gpu=True) or JAXMON_PROFILE_GPU=1"
 )
+"""Why a session needs permission there: XLA records devices in every one."""
 
 
 class TraceRefused(Exception):  # noqa: N818 - a refusal is no error of ours
@@ -283,7 +284,7 @@ class Profiler(Part):
             raise TraceRefused(HTTPStatus.CONFLICT, msg)
         platform: str = self._jax.local_devices()[0].platform
         if platform == "gpu" and not self._allow_gpu:
-            raise TraceRefused(HTTPStatus.FORBIDDEN, _GPU_REASON)
+            raise TraceRefused(HTTPStatus.FORBIDDEN, GPU_REASON)
         if self._running is not None:
             msg = "another trace of this process is in progress"
             raise TraceRefused(HTTPStatus.CONFLICT, msg)

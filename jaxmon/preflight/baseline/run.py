@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, TextIO, TypeAlias
 
 from jaxmon.errors import BaselineError
 from jaxmon.host.bootstrap import environment
@@ -76,20 +77,34 @@ def run(
     """
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
+    with scratch.directory("jaxmon-baseline-") as directory:
+        settings = {**_SETTINGS, "figures_dir": str(directory)}
+        code = instrumented(command, settings, _WITHOUT_CACHE)
+        record = from_processes(_left_in(directory))
+    return RecordedRun(code, record)
+
+
+def instrumented(
+    command: Sequence[str],
+    settings: Mapping[str, Any],
+    variables: Mapping[str, str] = MappingProxyType({}),
+    stdout: TextIO | None = None,
+) -> int:
+    """
+    Run *command* under an agent with *settings*, and with these *variables*; return its
+    exit code, as of a shell. Its output goes to *stdout*, if given.
+    """
     program = shutil.which(command[0])
     if program is None:
         msg = f"program {command[0]!r} not found; give a script, -m, -c or a program"
         raise BaselineError(msg)
-    with scratch.directory("jaxmon-baseline-") as directory:
-        settings = {**_SETTINGS, "figures_dir": str(directory)}
-        environ = {**environment(os.environ, settings), **_WITHOUT_CACHE}
-        process = subprocess.Popen(  # noqa: S603 - what we are asked to run
-            command, executable=program, env=environ
-        )
-        with _signals_of(process):
-            code = process.wait()
-        record = from_processes(_left_in(directory))
-    return RecordedRun(code if code >= 0 else 128 - code, record)
+    environ = {**environment(os.environ, settings), **variables}
+    process = subprocess.Popen(  # noqa: S603 - what we are asked to run
+        command, executable=program, env=environ, stdout=stdout
+    )
+    with _signals_of(process):
+        code = process.wait()
+    return code if code >= 0 else 128 - code
 
 
 @contextlib.contextmanager

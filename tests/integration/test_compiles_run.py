@@ -1,0 +1,215 @@
+"""`jaxmon compiles run`: real programs, compared with what is known."""
+
+import json
+import re
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tests.helpers.processes import Result, run_python
+
+
+DEEP = """
+import json, os, sys, threading
+import jax, jax.numpy as jnp, numpy as np
+
+def deep(x, layers=30):
+    for _ in range(layers):
+        x = jnp.sin(x) * jnp.cos(x @ x.T)[:, :1] + x
+    return x.sum()
+"""
+
+
+def compiles_run(
+    directory: Path, source: str, *args: str, env: dict[str, str] | None = None
+) -> Result:
+    """Run the command on a program with *source*; XLA optimises as for users."""
+    (directory / "train.py").write_text(dedent(source))
+    command = ("-m", "jaxmon", "compiles", "run", *args, "train.py")
+    return run_python(*command, cwd=directory, env={"XLA_FLAGS": "", **(env or {})})
+
+
+def measured(directory: Path, source: str, **env: str) -> tuple[Any, Result]:
+    """Return the document of a run, and the run."""
+    file = directory / "compiles.json"
+    result = compiles_run(directory, source, "--json", "--out", str(file), env=env)
+    return json.loads(file.read_text()), result
+
+
+def close(seconds: float) -> Any:
+    """Return what is within 5 % of *seconds*, or some milliseconds."""
+    return pytest.approx(seconds, rel=0.05, abs=0.015)
+
+
+def test_seconds_are_those_of_the_agent(tmp_path: Path) -> None:
+    """Parts are all of the time, and have the seconds of the agent's metrics."""
+    document, result = measured(
+        tmp_path,
+        f"""{DEEP}
+import jaxmon
+
+step = jax.jit(deep)
+for size in (16, 8):
+    step(jnp.ones((size, size)))
+found = {{}}
+for family in jaxmon.instrument().collect():
+    for series, value, *_ in family.samples:
+        if series.startswith('jaxmon_compile_seconds_sum{{function="__main__.deep"'):
+            found[series.split('"')[3]] = value
+sys.stderr.write("heard " + json.dumps(found) + "\\n")
+""",
+    )
+    heard = json.loads(result.err.partition("heard ")[2].splitlines()[0])
+    steps = [of for of in document["programs"] if of["function"] == "__main__.deep"]
+
+    assert len(steps) == 2
+    assert close(heard["trace"]) == sum(of["parts"]["trace"] for of in steps)
+    assert close(heard["lower"]) == sum(of["parts"]["lower"] for of in steps)
+    assert close(heard["backend_compile"]) == sum(of["xla"] for of in steps)
+    for program in document["programs"]:
+        assert program["untraced"] == ""
+        assert close(sum(program["parts"].values())) == program["seconds"]
+        assert program["xla"] >= sum(program["passes"].values()) > 0
+    # XLA takes most of its time for what it names.
+    assert all(of["parts"]["code generation"] > 0.3 * of["xla"] for of in steps)
+    assert {"layout", "fusion", "copy insertion"} <= steps[0]["parts"].keys()
+    assert any(of["internal"] for of in document["programs"])
+
+
+def test_constant_folding_takes_what_xla_says(tmp_path: Path) -> None:
+    """XLA prints how long the folding of a slow instruction took."""
+    result = compiles_run(
+        tmp_path,
+        """
+import jax, jax.numpy as jnp, numpy as np
+table = np.random.default_rng(0).normal(size=(150, 150)).astype(np.float32)
+
+@jax.jit
+def smooth(x):
+    window = jax.lax.reduce_window(table, 0., jax.lax.add, (9, 9), (1, 1), "SAME")
+    return x + window.sum()
+
+smooth(1.)
+""",
+    ).ok()
+    said = re.findall(r"The operation took (?:(\d+)m)?([\d.]+)(m?s)\b", result.err)
+    seconds = sum(
+        60 * float(minutes or 0) + float(value) / (1000 if unit == "ms" else 1)
+        for minutes, value, unit in said
+    )
+    [row] = re.findall(r" constant folding +([\d.]+) s .*(most likely.*)", result.out)
+
+    assert seconds > 1
+    assert pytest.approx(seconds, rel=0.05) == float(row[0])
+    assert row[1] == "most likely reduce_window_sum, train.py:7"
+
+
+def test_compiles_on_several_threads_are_told_apart(tmp_path: Path) -> None:
+    """Each program has the passes of its own thread of XLA."""
+    document, _ = measured(
+        tmp_path,
+        f"""{DEEP}
+def train(number):
+    def step(x):
+        return deep(x, 20 + 20 * number)
+    step.__qualname__ = step.__name__ = f"step{{number}}"
+    return jax.jit(step)
+
+x = jnp.ones((16, 16))
+busy = jax.jit(lambda x: x + 1)
+busy(x)
+done = threading.Event()
+
+def call():
+    while not done.is_set():
+        busy(x)
+
+caller = threading.Thread(target=call)
+caller.start()  # is no thread that compiles
+steps = [threading.Thread(target=train(number), args=(x,)) for number in range(3)]
+for thread in steps: thread.start()
+for thread in steps: thread.join()
+done.set()
+""",
+    )
+    steps = {
+        of["function"].partition(".")[2]: of
+        for of in document["programs"]
+        if "step" in of["function"]
+    }
+
+    assert {"step0", "step1", "step2"} == steps.keys()
+    for program in steps.values():
+        assert program["untraced"] == ""
+        assert 1 >= sum(program["passes"].values()) / program["xla"] > 0.5
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    """A program may profile itself, fail to compile, and raise."""
+    result = compiles_run(
+        tmp_path,
+        f"""{DEEP}
+jax.profiler.start_trace("trace")
+jax.jit(lambda x: jnp.sin(x))(1.)
+jax.profiler.stop_trace()
+try:
+    jax.jit(deep, compiler_options={{"xla_no_such_option": 1}})(jnp.ones((4, 4)))
+except Exception as error:
+    print(type(error).__name__)
+jax.jit(lambda x: jnp.cos(x))(1.)
+print("here", *sorted(os.listdir("trace")))
+raise SystemExit(5)
+""",
+    )
+
+    assert result.code == 5
+    assert "here plugins\n" in result.out
+    assert "the program failed with exit code 5; until then:\n" in result.out
+    assert re.search(
+        r"without XLA's passes: \d programs?, since the program is profiling itself",
+        result.out,
+    )
+    assert "__main__.deep: 1 compile did not finish\n" in result.out
+    assert re.search(r"<lambda>, program \d: [\d.]+ m?s", result.out)
+    assert re.search(r"XLA, not recorded +[\d.]+ m?s", result.out)
+
+
+def test_a_program_without_compiles(tmp_path: Path) -> None:
+    """It ends as it would, and one line says what there is to see."""
+    result = compiles_run(tmp_path, "print('done')").ok()
+
+    assert "done\nnothing was compiled in the process" in result.out
+
+
+def test_loading_is_not_compiling(tmp_path: Path) -> None:
+    """A program from the persistent cache has neither passes nor XLA's time."""
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+    }
+    source = f"{DEEP}\njax.jit(deep)(np.ones((4, 4), np.float32))\nprint('seen')"
+    first, _ = measured(tmp_path, source, **cache)
+    second, result = measured(tmp_path, source, **cache)
+    [before], [after] = (
+        [of for of in found["programs"] if of["function"] == "__main__.deep"]
+        for found in (first, second)
+    )
+
+    assert "load" not in before["parts"]
+    assert close(after["xla"]) == after["parts"]["load"]
+    assert after["passes"] == {}
+    # The document is alone on standard output.
+    assert "seen" in result.err
+
+
+def test_modules_and_source_run_too(tmp_path: Path) -> None:
+    """PROGRAM is what `jaxmon run` accepts."""
+    command = ("-m", "jaxmon", "compiles", "run")
+    both = run_python(*command, "-m", "-c", "x", cwd=tmp_path)
+    code = run_python(*command, "-c", "import sys; sys.exit(3)", cwd=tmp_path)
+
+    assert (both.code, code.code) == (2, 3)
+    assert "mutually exclusive" in both.err
