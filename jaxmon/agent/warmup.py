@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -47,6 +48,7 @@ def warmup(
     functions: Callable[..., Any] | Iterable[Callable[..., Any]],
     signatures: str | Path | Mapping[str, Any],
     *,
+    uses: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Warmed:
     """
@@ -63,6 +65,8 @@ def warmup(
     Args:
         functions: jitted functions.
         signatures: the file of `jaxmon signatures export`, or its decoded JSON.
+        uses: whether to notice which of them calls use afterwards. JAX then looks up
+            the first call of each in Python, which takes it a millisecond or so.
         progress: called after each signature with the number of those tried, and of
             all.
 
@@ -81,10 +85,13 @@ def warmup(
     total, todo, missing = _matched(several, _document(signatures))
     failed: list[tuple[str, str]] = []
     if part is not None:
-        part.readiness.begin(total)
+        caller = sys._getframe(1)  # noqa: SLF001 - who warms up
+        part.begin(total, caller, map(uncounted, several) if uses else ())
     try:
         arguments = Arguments(import_module("jax"), zeros)
         for done, (function, jitted, signature) in enumerate(todo, 1):
+            if part is not None:
+                part.programs.begin(function.name, signature)
             reason = _tried(arguments, function, jitted, signature)
             if reason:
                 failed.append((function.name, reason))
@@ -92,6 +99,7 @@ def warmup(
             if part is not None:
                 part.warmed["failed" if reason else "warmed"].add()
                 part.readiness.advance()
+                part.programs.end(failed=bool(reason))
             if progress is not None:
                 progress(done, total)
     finally:

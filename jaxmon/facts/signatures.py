@@ -7,10 +7,11 @@ Whatever is not as described there is rejected before anything is imported.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class RecordedSignature:
         compiles: number of compiles or loads from the persistent cache.
         compile_seconds: what calls waited for these.
         calls: estimated number of calls; `None` if unknown.
+        used: whether a call used it after it was warmed up; `None` if unknown.
     """
 
     args: tuple[Any, ...]
@@ -58,6 +60,7 @@ class RecordedSignature:
     compiles: int = 1
     compile_seconds: float = 0.0
     calls: float | None = None
+    used: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as in the file."""
@@ -67,6 +70,7 @@ class RecordedSignature:
             "compiles": self.compiles,
             "compile_seconds": self.compile_seconds,
             "calls": self.calls,
+            "used": self.used,
         }
 
 
@@ -215,14 +219,69 @@ def _signature(name: str, value: Any) -> RecordedSignature:
     kwargs = require_object(f"kwargs of {name}", found.get("kwargs", {}))
     for argument in (*args, *kwargs.values()):
         _require_node(name, argument)
-    calls = found.get("calls")
+    calls, used = found.get("calls"), found.get("used")
+    if used is not None and not isinstance(used, bool):
+        msg = f"used of {name} is {used!r:.40}, not true or false"
+        raise ValueError(msg)
     return RecordedSignature(
         tuple(args),
         kwargs,
         _whole(f"compiles of {name}", found.get("compiles", 1)),
         _number(f"compile_seconds of {name}", found.get("compile_seconds", 0)),
         None if calls is None else _number(f"calls of {name}", calls),
+        used,
     )
+
+
+def without_unused(document: Document) -> Document:
+    """Return *document* without signatures that are known not to have been used."""
+    functions = [
+        replace(function, signatures=kept)
+        for function in document.functions
+        if (kept := tuple(of for of in function.signatures if of.used is not False))
+    ]
+    return replace(document, functions=tuple(functions))
+
+
+def texts(signatures: Sequence[RecordedSignature]) -> list[str]:
+    """Return what is peculiar to each of the *signatures* of one function."""
+    parts = []
+    for of in signatures:
+        found: dict[str, str] = {}
+        for where, argument in (*enumerate(of.args), *of.kwargs.items()):
+            _describe(argument, f"[{where}]", found)
+        parts.append(found)
+    common = set.intersection(*(set(found.items()) for found in parts or [{}]))
+    return [
+        ", ".join(
+            f"{where}: {text}"
+            for where, text in found.items()
+            if len(parts) == 1 or (where, text) not in common
+        )[:_LONGEST]
+        for found in parts
+    ]
+
+
+def _describe(node: Any, where: str, into: dict[str, str]) -> None:
+    """Add each leaf of *node* to *into*, by where it is."""
+    if not isinstance(node, Mapping):
+        into[where] = "None"
+    elif "shape" in node:
+        number = node["kind"] not in ARRAYS
+        sizes = ",".join(map(str, node["shape"]))
+        text = node["kind"] if number else f"{node['dtype']}[{sizes}]"
+        text += " weak" if node.get("weak") and not number else ""
+        device = node.get("device")
+        into[where] = text + ("" if device is None else f" on device {device}")
+    elif "dict" in node:
+        for key, value in node["dict"]:
+            _describe(value, f"{where}[{key!r}]", into)
+    else:
+        kind = next(kind for kind in _CONTAINERS if kind in node)
+        if "static" in node:
+            into[where] = json.dumps(node["static"])
+        for place, value in enumerate(node[kind] if kind != "static" else ()):
+            _describe(value, f"{where}[{place}]", into)
 
 
 def _require_node(name: str, value: Any) -> None:

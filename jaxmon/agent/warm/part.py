@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context, Options
@@ -19,10 +20,12 @@ from jaxmon.exposition.families import Family, Tally, gauge, series
 from jaxmon.facts.functions import Signatures
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
+from jaxmon.host.sources import display_path
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import SignatureRecorder
+    from jaxmon.agent.warm.uses import WarmedPrograms
 
 
 # Programs of all functions whose sampled calls are counted.
@@ -77,6 +80,32 @@ class WarmStarts(Part):
             observers[observers.index(self._on_call)] = recorder.on_call
         return recorder.on_call(function, jitted, call, options)
 
+    @property
+    def programs(self) -> WarmedPrograms:
+        """What warm-ups made, from the first one on."""
+        if self.readiness.programs is None:
+            from jaxmon.agent.warm.uses import WarmedPrograms  # noqa: PLC0415
+
+            made = WarmedPrograms(self._context.observers, self._exact_calls)
+            self.readiness.programs = made
+        return self.readiness.programs
+
+    def begin(self, total: int, caller: FrameType, watched: Iterable[Any]) -> None:
+        """
+        Record that a warm-up of *total* signatures begins, and where; uses of programs
+        of the jitted objects *watched* are noticed.
+        """
+        self.readiness.begin(total)
+        file = display_path(caller.f_code.co_filename)
+        self.programs.place = f"{file}:{caller.f_lineno}"
+        self.programs.watch(watched)
+
+    def _exact_calls(self, name: str) -> int | None:
+        function = self._table.named(name)
+        # Others of its objects may not count.
+        exact = function.counted and not function.other_missed.value
+        return function.calls_and_hits()[0] if exact else None
+
     def collect(self) -> list[Family]:
         """Return whether the process is ready, its warm-ups, and compiles since."""
         metric = catalog.WARMUP_SIGNATURES
@@ -125,7 +154,9 @@ class WarmStarts(Part):
         counts = functools.partial(
             recorder.estimated_calls, self._calls(), self._sampled.copy()
         )
-        found = self.recorder.document(counts).as_json()
+        programs = self.readiness.programs
+        used = (lambda *_: None) if programs is None else programs.used
+        found = self.recorder.document(counts, used).as_json()
         # As long as the tree is ours, it has no cycles to look for.
         text = json.dumps(found, check_circular=False)
         return Response(text.encode(), "application/json")

@@ -20,6 +20,7 @@ from jaxmon.threads import RLock
 
 if TYPE_CHECKING:
     from jaxmon.agent.context import Built, Observers
+    from jaxmon.agent.warm.uses import WarmedPrograms
     from jaxmon.indicators.requests import OpenRequest
 
 
@@ -66,6 +67,7 @@ class Readiness:
         self._announced = False
         self._late: dict[Function, _Late] = {}
         self._logged = 0
+        self.programs: WarmedPrograms | None = None
 
     @property
     def reason(self) -> str | None:
@@ -80,6 +82,7 @@ class Readiness:
         with self._lock:
             self._running += 1
             self._total += signatures
+            self._observers.stage = "warming"
 
     def advance(self) -> None:
         """Record that one signature was tried."""
@@ -92,7 +95,7 @@ class Readiness:
             self._running -= 1
             self._awaited = False
             self._warmed = now()
-            self._observe()
+            self._warm()
 
     def announce(self, processes: Callable[[], int]) -> None:
         """
@@ -113,9 +116,13 @@ class Readiness:
             if not self._announced:
                 self._announced = True
                 self._begins()
-            self._observe()
+                self._warm()
 
-    def _observe(self) -> None:
+    def _warm(self) -> None:
+        if not self._running:
+            self._observers.stage = "warm"
+            if self.programs is not None:
+                self.programs.start()
         if self.compiled not in self._observers.built:
             self._observers.built.append(self.compiled)
         if self._mode == "fail" and self.refusal not in self._observers.refusing:
@@ -197,6 +204,8 @@ class Readiness:
             return ReadyProcess(
                 since=self._date,
                 announced=self._announced,
+                warmed=() if self.programs is None else self.programs.explain(),
+                where="" if self.programs is None else self.programs.place,
                 compiles=tuple(
                     LateCompiles(
                         name=function.name,

@@ -372,12 +372,17 @@ class SignatureRecorder:
             "omitted": sum(sum(record.omitted.copy().values()) for record in records),
         }
 
-    def document(self, calls: Callable[[str, Any], float | None]) -> Document:
+    def document(
+        self,
+        calls: Callable[[str, Any], float | None],
+        used: Callable[[str, Any, Any], bool | None],
+    ) -> Document:
         """
         Return everything recorded so far.
 
         Args:
             calls: returns the estimated calls of a function with these arguments.
+            used: as of `WarmedPrograms`.
         """
         from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
 
@@ -386,7 +391,8 @@ class SignatureRecorder:
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
-                times = count, seconds, calls(name, (args, kwargs))
+                estimated = calls(name, (args, kwargs))
+                times = count, seconds, estimated, used(name, args, kwargs)
                 found = document.RecordedSignature(tuple(args), kwargs, *times)
                 signatures.append(found)
             where = name, record.module, record.qualname, record.parameters
