@@ -271,8 +271,9 @@ def _describe(node: Any, where: str, into: dict[str, str]) -> None:
         sizes = ",".join(map(str, node["shape"]))
         text = node["kind"] if number else f"{node['dtype']}[{sizes}]"
         text += " weak" if node.get("weak") and not number else ""
-        device = node.get("device")
-        into[where] = text + ("" if device is None else f" on device {device}")
+        device, sharding = node.get("device"), node.get("sharding")
+        text += "" if device is None else f" on device {device}"
+        into[where] = text + (f" {json.dumps(sharding)}" if sharding else "")
     elif "dict" in node:
         for key, value in node["dict"]:
             _describe(value, f"{where}[{key!r}]", into)
@@ -341,6 +342,22 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
         raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     if leaf.get("device") is not None:
         _whole(f"a device of {name}", leaf["device"])
+    if leaf.get("sharding") is not None:
+        _require_sharding(f"a sharding of {name}", leaf["sharding"])
+
+
+def _require_sharding(what: str, value: Any) -> None:
+    found = require_object(what, value)
+    names: list[Any] = [None]
+    for axis in require_list(what, found.get("axes")):
+        name, size = require_list(what, axis)
+        names.append(_text(what, name))
+        _whole(what, size)
+    for part in require_list(what, found.get("spec")):
+        several = part if isinstance(part, list) else [part]
+        if len(names) == 1 or any(name not in names for name in several):
+            msg = f"{what} is over {part!r:.80}, not axes of its mesh"
+            raise ValueError(msg)
 
 
 def _require_static(name: str, value: Any) -> None:

@@ -49,7 +49,7 @@ _MOST_EVIDENCE = 3
 _NOT_BY_CALL = frozenset(("new_function", "evicted", "options"))
 _WARM = (
     "What the calls had is recorded: add it to the warm-up (`jaxmon signatures export`)"
-    ", and check the next release by `jaxmon warmup --check`."
+    ", and check the next release by `jaxmon warmup check`."
 )
 
 

@@ -156,7 +156,8 @@ class WarmStarts(Part):
         )
         programs = self.readiness.programs
         used = (lambda *_: None) if programs is None else programs.used
-        found = self.recorder.document(counts, used).as_json()
+        built = {of.name: of.built for of in self._table if of.is_users and of.built}
+        found = self.recorder.document(counts, used, built).as_json()
         # As long as the tree is ours, it has no cycles to look for.
         text = json.dumps(found, check_circular=False)
         return Response(text.encode(), "application/json")

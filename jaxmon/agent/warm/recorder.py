@@ -29,7 +29,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arguments import JitCall
-from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, type_of
+from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec, type_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
@@ -108,14 +108,21 @@ class Descriptions:
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
         return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
-    def _device(self, sharding: Any) -> int:
-        """Return the number of the only device of *sharding*, -1 for another one."""
-        if kind_of(type(sharding)) != "sharding" or len(sharding.device_set) > 1:
-            return -1
-        devices = self._jax.local_devices()
-        (device,) = sharding.device_set
+    def _device(self, sharding: Any) -> int | str:
+        """
+        Return the number of the only device of *sharding*, or mesh and spec of one over
+        all devices of this process, as JSON; -1 for another one.
+        """
+        kind, devices = kind_of(type(sharding)), self._jax.local_devices()
+        device = next(iter(sharding.device_set))
         usual = sharding.memory_kind in (None, device.default_memory().kind)
-        return devices.index(device) if usual and device in devices else -1
+        if not usual or device not in devices:
+            return -1
+        if kind == "named sharding":
+            found = mesh_and_spec(sharding, devices)
+            return -1 if found is None else _text(found)
+        single = kind == "sharding" and len(sharding.device_set) == 1
+        return devices.index(device) if single else -1
 
     def _of_kind(self, leaf: Any, aval: Any, sharding: Any) -> str:
         """Return the text of a leaf."""
@@ -222,7 +229,10 @@ class Descriptions:
 def _leaf(kind: str, of: Leaf) -> str:
     """Return an array or number of *kind* as JSON."""
     if of.placement == -1:
-        msg = "an argument is sharded, or is not in a device's default memory"
+        msg = (
+            "an argument is not in a device's default memory, or is sharded otherwise "
+            "than over all devices"
+        )
         raise NotExportableError(msg)
     if not all([type(size) is int for size in of.shape]):
         msg = "an argument has a symbolic shape"
@@ -231,7 +241,9 @@ def _leaf(kind: str, of: Leaf) -> str:
     found["shape"] = list(of.shape)
     if of.weak:
         found["weak"] = True
-    if of.placement is not None:
+    if type(of.placement) is str:
+        found["sharding"] = json.loads(of.placement)
+    elif of.placement is not None:
         found["device"] = of.placement
     return _text(found)
 
@@ -263,6 +275,7 @@ _MOST_SIGNATURES = 256
 # Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
 _FULL = "too many signatures were recorded"
+_NO_CALL = "they were compiled ahead of time, or under a transformation"
 # Flags of code that takes ``*args`` or ``**kwargs``.
 _VARIABLE = 0x04 | 0x08
 
@@ -376,6 +389,7 @@ class SignatureRecorder:
         self,
         calls: Callable[[str, Any], float | None],
         used: Callable[[str, Any, Any], bool | None],
+        built: Mapping[str, int],
     ) -> Document:
         """
         Return everything recorded so far.
@@ -383,11 +397,15 @@ class SignatureRecorder:
         Args:
             calls: returns the estimated calls of a function with these arguments.
             used: as of `WarmedPrograms`.
+            built: programs of the program's functions, however they were compiled.
         """
         from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
 
         functions = []
-        for name, record in sorted(self._functions.copy().items()):
+        records = self._functions.copy()
+        for name in built.keys() - records:
+            records[name] = Recorded("", "", None, {})
+        for name, record in sorted(records.items()):
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
@@ -397,6 +415,9 @@ class SignatureRecorder:
                 signatures.append(found)
             where = name, record.module, record.qualname, record.parameters
             omitted = dict(record.omitted.copy())
+            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
+            if (others := built.get(name, 0) - recorded) > 0:
+                omitted[_NO_CALL] = others
             functions.append(
                 document.RecordedFunction(
                     *where, record.options, tuple(signatures), omitted
