@@ -79,27 +79,23 @@ def warmup(
         if not is_jitted(candidate):
             msg = f"{candidate!r:.80} is not jitted; give functions from jax.jit"
             raise TypeError(msg)
-    agent = running()
-    runtime = None if agent is None else runtime_of(agent)
-    part = None if runtime is None else runtime.part(WarmStarts)
+    part = _part()
     total, todo, missing = _matched(several, _document(signatures))
     failed: list[tuple[str, str]] = []
-    if part is not None:
-        caller = sys._getframe(1)  # noqa: SLF001 - who warms up
-        part.begin(total, caller, map(uncounted, several) if uses else ())
+    caller = sys._getframe(1)  # noqa: SLF001 - who warms up
+    watched = map(uncounted, several) if uses else ()
+    programs = None if part is None else part.begin(total, caller, watched)
     try:
         arguments = Arguments(import_module("jax"), zeros)
         for done, (function, jitted, signature) in enumerate(todo, 1):
-            if part is not None:
-                part.programs.begin(function.name, signature)
+            if programs is not None:
+                programs.begin(function.name, signature)
             reason = _tried(arguments, function, jitted, signature)
             if reason:
                 failed.append((function.name, reason))
                 log.warning("warm-up of %s failed: %s", function.name, reason)
             if part is not None:
-                part.warmed["failed" if reason else "warmed"].add()
-                part.readiness.advance()
-                part.programs.end(failed=bool(reason))
+                part.end(failed=bool(reason))
             if progress is not None:
                 progress(done, total)
     finally:
@@ -117,11 +113,14 @@ def ready() -> None:
     unless a warm-up is running, during which compiles do not count. It may be called
     repeatedly, from any thread; without an agent, it does nothing.
     """
+    if (part := _part()) is not None:
+        part.readiness.announce(lambda: import_module("jax").process_count())
+
+
+def _part() -> WarmStarts | None:
     agent = running()
     runtime = None if agent is None else runtime_of(agent)
-    part = None if runtime is None else runtime.part(WarmStarts)
-    if part is not None:
-        part.readiness.announce(lambda: import_module("jax").process_count())
+    return None if runtime is None else runtime.part(WarmStarts)
 
 
 _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -220,16 +220,13 @@ def _signature(name: str, value: Any) -> RecordedSignature:
     for argument in (*args, *kwargs.values()):
         _require_node(name, argument)
     calls, used = found.get("calls"), found.get("used")
-    if used is not None and not isinstance(used, bool):
-        msg = f"used of {name} is {used!r:.40}, not true or false"
-        raise ValueError(msg)
     return RecordedSignature(
         tuple(args),
         kwargs,
         _whole(f"compiles of {name}", found.get("compiles", 1)),
         _number(f"compile_seconds of {name}", found.get("compile_seconds", 0)),
         None if calls is None else _number(f"calls of {name}", calls),
-        used,
+        used if isinstance(used, bool) else None,
     )
 
 
@@ -243,46 +240,46 @@ def without_unused(document: Document) -> Document:
     return replace(document, functions=tuple(functions))
 
 
+def parts(of: RecordedSignature) -> Iterator[tuple[str, Any]]:
+    """Yield leaves, containers without their content, and static values, by place."""
+    for number, argument in enumerate(of.args):
+        yield from _parts(argument, f"[{number}]")
+    for name, argument in of.kwargs.items():
+        yield from _parts(argument, name)
+
+
+def _parts(node: Any, where: str) -> Iterator[tuple[str, Any]]:
+    kind = next((kind for kind in _CONTAINERS if kind in (node or ())), "static")
+    if kind == "static":
+        yield where, node
+        return
+    yield where, {key: None if key == kind else value for key, value in node.items()}
+    pairs = node[kind] if kind == "dict" else enumerate(node[kind])
+    for key, value in pairs:
+        yield from _parts(value, f"{where}[{key!r}]")
+
+
 def texts(signatures: Sequence[RecordedSignature]) -> list[str]:
     """Return what is peculiar to each of the *signatures* of one function."""
-    parts = []
-    for of in signatures:
-        found: dict[str, str] = {}
-        for where, argument in (*enumerate(of.args), *of.kwargs.items()):
-            _describe(argument, f"[{where}]", found)
-        parts.append(found)
-    common = set.intersection(*(set(found.items()) for found in parts or [{}]))
+    found = [
+        {(where, _text_of(node)) for where, node in parts(of)} for of in signatures
+    ]
+    common = set.intersection(*found) if len(found) > 1 else set()
     return [
-        ", ".join(
-            f"{where}: {text}"
-            for where, text in found.items()
-            if len(parts) == 1 or (where, text) not in common
-        )[:_LONGEST]
-        for found in parts
+        ", ".join(f"{where}: {text}" for where, text in sorted(these - common))[
+            :_LONGEST
+        ]
+        for these in found
     ]
 
 
-def _describe(node: Any, where: str, into: dict[str, str]) -> None:
-    """Add each leaf of *node* to *into*, by where it is."""
-    if not isinstance(node, Mapping):
-        into[where] = "None"
-    elif "shape" in node:
-        number = node["kind"] not in ARRAYS
-        sizes = ",".join(map(str, node["shape"]))
-        text = node["kind"] if number else f"{node['dtype']}[{sizes}]"
-        text += " weak" if node.get("weak") and not number else ""
-        device, sharding = node.get("device"), node.get("sharding")
-        text += "" if device is None else f" on device {device}"
-        into[where] = text + (f" {json.dumps(sharding)}" if sharding else "")
-    elif "dict" in node:
-        for key, value in node["dict"]:
-            _describe(value, f"{where}[{key!r}]", into)
-    else:
-        kind = next(kind for kind in _CONTAINERS if kind in node)
-        if "static" in node:
-            into[where] = json.dumps(node["static"])
-        for place, value in enumerate(node[kind] if kind != "static" else ()):
-            _describe(value, f"{where}[{place}]", into)
+def _text_of(node: Any) -> str:
+    """Return a part of a signature as text, an array as ``float32[8,4]``."""
+    if not node or node.get("kind") not in ARRAYS:
+        return json.dumps(node)
+    sizes = ",".join(map(str, node["shape"]))
+    more = {key: node[key] for key in ("weak", "device", "sharding") if key in node}
+    return f"{node['dtype']}[{sizes}]" + (f" {json.dumps(more)}" if more else "")
 
 
 def _require_node(name: str, value: Any) -> None:
@@ -342,22 +339,10 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
         raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     if leaf.get("device") is not None:
         _whole(f"a device of {name}", leaf["device"])
-    if leaf.get("sharding") is not None:
-        _require_sharding(f"a sharding of {name}", leaf["sharding"])
-
-
-def _require_sharding(what: str, value: Any) -> None:
-    found = require_object(what, value)
-    names: list[Any] = [None]
-    for axis in require_list(what, found.get("axes")):
-        name, size = require_list(what, axis)
-        names.append(_text(what, name))
-        _whole(what, size)
-    for part in require_list(what, found.get("spec")):
-        several = part if isinstance(part, list) else [part]
-        if len(names) == 1 or any(name not in names for name in several):
-            msg = f"{what} is over {part!r:.80}, not axes of its mesh"
-            raise ValueError(msg)
+    sharding = require_object(f"a sharding of {name}", leaf.get("sharding") or {})
+    for axis, size in require_list(f"axes of {name}", sharding.get("axes", [])):
+        _text(f"an axis of {name}", axis)
+        _whole(f"an axis of {name}", size)
 
 
 def _require_static(name: str, value: Any) -> None:

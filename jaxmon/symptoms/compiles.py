@@ -417,7 +417,8 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("after_ready", "F1", "A process compiles after it was ready.", TIME),
-        *(_late, catalog.COMPILES_AFTER_READY, "Debug: Warm-up, and compiles after it"),
+        *(_late, catalog.COMPILES_AFTER_READY),
+        panel="Serving: Warm-up, and compiles after it",
         rule=("JaxmonWarmupFailed", _compiled_after_ready),
     ),
     Symptom(

@@ -103,18 +103,17 @@ def _warmed_in_vain(snapshot: Snapshot) -> Iterator[Finding]:
     if not settled or took < seconds_in(limits.recompile_noticed):
         return
     count = sum(function.unused for function in idle)
+    idle.sort(key=lambda function: -function.seconds)
     yield Finding(
         "warmed_in_vain",
         "",
-        f"{counted(count, 'signature')} of "
-        f"{sum(function.signatures for function in ready.warmed):,} warmed up "
-        f"{'was' if count == 1 else 'were'} not used in the {duration(age)} since the "
-        f"process is ready. Warming up took {duration(took)} for that.",
+        f"A warm-up took {duration(took)} for {counted(count, 'signature')} that no "
+        f"call has used in the {duration(age)} since the process is ready.",
         tuple(
             f"{function.name}, {function.unused} of {function.signatures}: "
             f"{'; '.join(function.unused_signatures[:_MOST_ROUTES])}"
-            for function in sorted(idle, key=lambda function: -function.seconds)
-        )[:_MOST_ROUTES],
+            for function in idle[:_MOST_ROUTES]
+        ),
         "Leave them out if that was usual traffic: `jaxmon signatures export --used` "
         "writes a file without them.",
         where=ready.where,

@@ -125,8 +125,8 @@ def test_what_is_warmed_in_vain_is_found() -> None:
 
     assert (finding.topic, finding.where) == ("warmed_in_vain", "serve.py:12")
     assert finding.verdict == (
-        "7 signatures of 31 warmed up were not used in the 2 h since the process is "
-        "ready. Warming up took 41.0 s for that."
+        "A warm-up took 41.0 s for 7 signatures that no call has used in the 2 h since "
+        "the process is ready."
     )
     assert finding.evidence == (
         "serve.predict, 7 of 31: [1]: float32[7,4]; [1]: float32[9,4]",

@@ -352,14 +352,8 @@ class _CacheOnly:
         msg = "it is not in the cache: the first call would compile"
         cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
         if self._name.isidentifier() and cache.is_dir():
-            # JAX's names of entries.
             others = len(list(cache.glob(f"jit_{self._name}-*-cache")))
-            msg += (
-                f"; of {others} programs of that name there, none is of this code, "
-                "with these sizes, flags, versions and devices"
-                if others
-                else "; nor is any program of that name"
-            )
+            msg += f"; {others} of that name are, of other code, sizes or flags"
         raise SignaturesError(msg)
 
 

@@ -29,16 +29,6 @@ _MOST_LOGGED = 100
 _HELP = "warm it up before, or pad its arguments to sizes that are warm"
 
 
-class _Late:
-    """What one function was compiled for after the process was ready."""
-
-    __slots__ = ("count", "latest", "loaded", "requests", "seconds")
-
-    def __init__(self) -> None:
-        self.count = self.loaded = self.requests = 0
-        self.seconds = self.latest = 0.0
-
-
 class Readiness:
     """
     Whether a process is ready for requests, and its compiles since. Thread-safe.
@@ -65,7 +55,7 @@ class Readiness:
         self._since: float | None = None
         self._date = 0.0
         self._announced = False
-        self._late: dict[Function, _Late] = {}
+        self._late: dict[Function, LateCompiles] = {}
         self._logged = 0
         self.programs: WarmedPrograms | None = None
 
@@ -177,12 +167,17 @@ class Readiness:
         function, ended = built.function, built.ended
         seconds = ended - built.began
         with self._lock:
-            late = self._late.setdefault(function, _Late())
-            late.count += 1
-            late.loaded += built.loaded
-            late.seconds += seconds
-            late.requests += sum(request.started < ended for request in requests)
-            late.latest = wall_time()
+            late = self._late.get(function, LateCompiles())
+            waited = sum(request.started < ended for request in requests)
+            self._late[function] = LateCompiles(
+                name=function.name,
+                internal=function.internal,
+                count=late.count + 1,
+                loaded=late.loaded + built.loaded,
+                seconds=late.seconds + seconds,
+                requests=late.requests + waited,
+                latest=wall_time(),
+            )
             self._logged += 1
             logs = self._mode != "count" and self._logged <= _MOST_LOGGED
         if logs:
@@ -206,16 +201,5 @@ class Readiness:
                 announced=self._announced,
                 warmed=() if self.programs is None else self.programs.explain(),
                 where="" if self.programs is None else self.programs.place,
-                compiles=tuple(
-                    LateCompiles(
-                        name=function.name,
-                        internal=function.internal,
-                        count=late.count,
-                        loaded=late.loaded,
-                        seconds=late.seconds,
-                        requests=late.requests,
-                        latest=late.latest,
-                    )
-                    for function, late in self._late.items()
-                ),
+                compiles=tuple(self._late.values()),
             )

@@ -14,9 +14,9 @@ import json
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmon.agent.context import Options
 from jaxmon.agent.functions import Function
@@ -33,14 +33,12 @@ from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec, type_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
+from jaxmon.facts.signatures import (
+    Document,
+    RecordedFunction,
+    RecordedSignature,
+)
 from jaxmon.threads import RLock
-
-
-if TYPE_CHECKING:
-    from jaxmon.facts.signatures import Document
-from collections.abc import Mapping
-
-from jaxmon.facts.signatures import ARRAYS
 
 
 _DEEP = 32
@@ -387,20 +385,16 @@ class SignatureRecorder:
 
     def document(
         self,
-        calls: Callable[[str, Any], float | None],
-        used: Callable[[str, Any, Any], bool | None],
+        seen: Callable[[str, RecordedSignature], RecordedSignature],
         built: Mapping[str, int],
     ) -> Document:
         """
         Return everything recorded so far.
 
         Args:
-            calls: returns the estimated calls of a function with these arguments.
-            used: as of `WarmedPrograms`.
+            seen: adds to a signature of a function what is known of its calls.
             built: programs of the program's functions, however they were compiled.
         """
-        from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
-
         functions = []
         records = self._functions.copy()
         for name in built.keys() - records:
@@ -409,21 +403,17 @@ class SignatureRecorder:
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
-                estimated = calls(name, (args, kwargs))
-                times = count, seconds, estimated, used(name, args, kwargs)
-                found = document.RecordedSignature(tuple(args), kwargs, *times)
-                signatures.append(found)
+                found = RecordedSignature(tuple(args), kwargs, count, seconds)
+                signatures.append(seen(name, found))
             where = name, record.module, record.qualname, record.parameters
             omitted = dict(record.omitted.copy())
             recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
             if (others := built.get(name, 0) - recorded) > 0:
                 omitted[_NO_CALL] = others
             functions.append(
-                document.RecordedFunction(
-                    *where, record.options, tuple(signatures), omitted
-                )
+                RecordedFunction(*where, record.options, tuple(signatures), omitted)
             )
-        return document.Document(self._versions(), _main(), tuple(functions))
+        return Document(self._versions(), _main(), tuple(functions))
 
     def _versions(self) -> dict[str, str]:
         platform = self._jax.default_backend() if self._functions else ""
@@ -447,47 +437,3 @@ def _main() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     name = getattr(spec, "name", "")
     return name if type(name) is str else ""
-
-
-# As many leaves as samples are distinguished by.
-_LEAVES = 256
-
-
-def estimated_calls(
-    counts: Mapping[str, int],
-    sampled: Mapping[tuple[str, str], int],
-    name: str,
-    signature: Any,
-) -> float | None:
-    """
-    Return the estimated number of calls of a function with one signature: its fraction
-    of the sampled calls; `None` if none was sampled.
-
-    Args:
-        counts: calls by function.
-        sampled: sampled calls by function and arrays.
-        name: of the function.
-        signature: its arguments, as in a file.
-    """
-    total = sum(count for (called, _), count in sampled.items() if called == name)
-    if not total:
-        return None
-    leaves: list[Any] = []
-    _collect(signature, leaves)
-    words = [f"{leaf['dtype']}{leaf['shape']}" for leaf in leaves[-_LEAVES:]]
-    share = sampled.get((name, " ".join(words)), 0) / total
-    return round(counts.get(name, 0) * share, 1)
-
-
-def _collect(node: Any, into: list[Any]) -> None:
-    """Append the arrays of *node*, in order, to *into*."""
-    if isinstance(node, dict):
-        if "shape" in node:
-            if node["kind"] in ARRAYS:
-                into.append(node)
-            return
-        for value in node.values():
-            _collect(value, into)
-    elif isinstance(node, (list, tuple)):
-        for value in node:
-            _collect(value, into)
