@@ -291,3 +291,39 @@ def test_noticing_uses_compiles_nothing_and_costs_one_lookup_each():
     )
 
     assert (found["missed"], found["late"], found["counted"]) == (2, 0, {})
+
+
+def test_a_canary_that_failed_can_be_warmed_up_and_goes_on():
+    """The same call is a hit then; other threads never noticed."""
+    found = run(
+        """
+        import threading
+        call(4)
+        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+        document = json.loads(exported(None).body)
+        (signature,) = document["functions"][0]["signatures"]
+        signature["args"][0]["shape"] = [5, 4]
+        jaxmon.ready()
+        stop, served, raised = threading.Event(), [], []
+        def serve():
+            while not stop.is_set():
+                served.append(float(np.asarray(call(4))[0, 0]))
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for attempt in range(3):
+            try:
+                raised.append(call(5).shape)
+            except jaxmon.CompiledAfterReady as error:
+                raised.append(type(error).__name__)
+        jaxmon.warmup(predict, document)
+        mark = len(built)
+        raised.append(call(5).shape)
+        stop.set(), thread.join()
+        report(raised=raised, late=len(built) - mark, served=sorted(set(served)))
+        """,
+        'after_ready="fail"',
+    )
+
+    assert found["raised"] == [*["CompiledAfterReady"] * 3, [5, 5]]
+    assert (found["late"], found["counted"]) == (0, {})
+    assert len(found["served"]) == 1

@@ -288,7 +288,7 @@ class Histories:
         }
         context = len(changed_settings(new, old, self._context))
         options = new.options != old.options
-        static = self._changed(new.static, old.static)
+        static = sum(map(bool, map(ne, new.static, old.static)))
         return (
             len(attributes)
             + _WEIGHTS["context"] * context
@@ -297,10 +297,6 @@ class Histories:
             _SHAPE in attributes,
             leaves.total() + context + options + static,
         )
-
-    @staticmethod
-    def _changed(new: Sequence[object], old: Sequence[object]) -> int:
-        return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
     def _made_again(self, fun: object) -> Mismatch:
         key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))

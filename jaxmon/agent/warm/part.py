@@ -163,7 +163,9 @@ class WarmStarts(Part):
     def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
         """Count a sampled call; on a thread of ours."""
         del seconds
-        key = function.name, key_of(shapes)
+        arrays = [shape for shape in shapes if isinstance(shape, tuple)]
+        words = [f"{dtype}{list(sizes)}" for dtype, sizes, *_ in arrays]
+        key = function.name, " ".join(words)
         if key in self._sampled or len(self._sampled) < _MOST_SHAPES:
             self._sampled[key] = self._sampled.get(key, 0) + 1
 
@@ -186,9 +188,3 @@ class WarmStarts(Part):
         total, number = sum(counts.values()), counts.get(" ".join(words), 0)
         calls = round(function.calls_and_hits()[0] * number / (total or 1), 1)
         return replace(of, calls=calls if total else None, used=used)
-
-
-def key_of(shapes: Shapes) -> str:
-    """Return what identifies the arrays in *shapes*."""
-    arrays = [shape for shape in shapes if isinstance(shape, tuple)]
-    return " ".join([f"{shape[0]}{list(shape[1])}" for shape in arrays])

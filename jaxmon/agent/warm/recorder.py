@@ -15,6 +15,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -278,34 +279,25 @@ _NO_CALL = "they were compiled ahead of time, or under a transformation"
 _VARIABLE = 0x04 | 0x08
 
 
+@dataclass(slots=True)
 class Recorded:
     """
-    The signatures of one function label.
+    The signatures of one function label: compiles and seconds, by signature in JSON.
 
     Args:
         module: where the function is defined, empty if it cannot be imported.
         qualname: its name there.
         parameters: names of its parameters, if known.
         options: its options of `jax.jit`.
-
-    Attributes:
-        signatures: compiles and seconds, by signature in JSON.
         omitted: signatures that are missing, by reason.
     """
 
-    def __init__(
-        self,
-        module: str,
-        qualname: str,
-        parameters: tuple[str, ...] | None,
-        options: dict[str, str],
-    ) -> None:
-        self.module = module
-        self.qualname = qualname
-        self.parameters = parameters
-        self.options = options
-        self.signatures: dict[str, tuple[int, float]] = {}
-        self.omitted: Counter[str] = Counter()
+    module: str = ""
+    qualname: str = ""
+    parameters: tuple[str, ...] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    omitted: Counter[str] = field(default_factory=Counter)
 
 
 class SignatureRecorder:
@@ -398,7 +390,7 @@ class SignatureRecorder:
         functions = []
         records = self._functions.copy()
         for name in built.keys() - records:
-            records[name] = Recorded("", "", None, {})
+            records[name] = Recorded()
         for name, record in sorted(records.items()):
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
