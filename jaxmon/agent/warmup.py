@@ -66,7 +66,7 @@ def warmup(
         functions: jitted functions.
         signatures: the file of `jaxmon signatures export`, or its decoded JSON.
         uses: whether to notice which of them calls use afterwards. JAX then looks up
-            the first call of each in Python, which takes it a millisecond or so.
+            the first call of each in Python once, which takes it milliseconds.
         progress: called after each signature with the number of those tried, and of
             all.
 

@@ -112,7 +112,7 @@ def is_compiled(jitted: Any) -> bool:
 def forget_fast_path(jitted: Any) -> None:
     """
     Let the next call of each program of *jitted*, JAX's own object, look it up in
-    Python once: a millisecond or so, without a compile.
+    Python once: milliseconds, more with many arguments, but no compile.
     """
     getattr(jitted, "_clear_cache", bool)()
 

@@ -32,10 +32,8 @@ SHOWN = 50
 """Maximum number of differences kept per recompile."""
 
 _DIGESTS = 256
-# 16 signatures are kept up to 4,096 leaves, fewer beyond; and as many leaves of those
-# of a warm-up.
+# 16 signatures are kept up to 4,096 leaves, fewer beyond; of a warm-up, 256.
 _LEAVES = 65_536
-_WARM = 256
 _FEW_LEAVES = 4_096
 _MAX_TEXTS = 1_000
 
@@ -104,7 +102,7 @@ class History:
         count = len(signature.leaves) + len(signature.operands)
         if stage == "warm":
             self.warm = self.nearby(stage)
-        elif stage and len(self.warm) < min(_WARM, _LEAVES // max(count, 1)):
+        elif stage and len(self.warm) < _LEAVES // max(count, _DIGESTS):
             self.warm = [*(self.warm or self.signatures), signature]
         self.signatures.append(signature)
         leaves = max(count, _FEW_LEAVES)

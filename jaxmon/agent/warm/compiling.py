@@ -369,12 +369,8 @@ def _jax() -> Any:
 def _result(
     number: int, place: int, status: str, reason: str, seconds: float = 0.0
 ) -> dict[str, Any]:
-    return {
-        "at": [number, place],
-        "status": status,
-        "reason": reason,
-        "seconds": seconds,
-    }
+    at = [number, place]
+    return {"at": at, "status": status, "reason": reason, "seconds": seconds}
 
 
 def _text(error: BaseException) -> str:
