@@ -136,12 +136,16 @@ class Observers:
         refusing: called with a function about to be compiled, when its call began, and
             what differs from its other programs; may return what raises instead.
         built: likewise after a compile that succeeded.
+        served: for calls that left the fast path and returned, with their function and
+            executable, if JAX has it.
+        stage: ``warming`` during a warm-up, ``warm`` once what is compiled should have
+            been before, else empty.
     """
 
     __slots__ = (
         *("built", "call", "compiled", "compiling", "error", "executable", "executed"),
         *("logged", "lowered", "promotion", "refusing", "returned", "sample"),
-        *("settling", "surfaced", "timer", "tracer"),
+        *("served", "settling", "stage", "surfaced", "timer", "tracer"),
     )
 
     def __init__(self) -> None:
@@ -168,6 +172,8 @@ class Observers:
             Callable[[Function, float, str], Callable[..., Any] | None]
         ] = []
         self.built: list[Callable[[Built, str], None]] = []
+        self.served: list[Callable[[Function, Any], None]] = []
+        self.stage = ""
 
 
 class Jit(NamedTuple):

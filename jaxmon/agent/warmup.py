@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -47,6 +48,7 @@ def warmup(
     functions: Callable[..., Any] | Iterable[Callable[..., Any]],
     signatures: str | Path | Mapping[str, Any],
     *,
+    uses: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Warmed:
     """
@@ -63,6 +65,8 @@ def warmup(
     Args:
         functions: jitted functions.
         signatures: the file of `jaxmon signatures export`, or its decoded JSON.
+        uses: whether to notice which of them calls use afterwards. JAX then looks up
+            the first call of each in Python once, which takes it milliseconds.
         progress: called after each signature with the number of those tried, and of
             all.
 
@@ -75,23 +79,23 @@ def warmup(
         if not is_jitted(candidate):
             msg = f"{candidate!r:.80} is not jitted; give functions from jax.jit"
             raise TypeError(msg)
-    agent = running()
-    runtime = None if agent is None else runtime_of(agent)
-    part = None if runtime is None else runtime.part(WarmStarts)
+    part = _part()
     total, todo, missing = _matched(several, _document(signatures))
     failed: list[tuple[str, str]] = []
-    if part is not None:
-        part.readiness.begin(total)
+    caller = sys._getframe(1)  # noqa: SLF001 - who warms up
+    watched = map(uncounted, several) if uses else ()
+    programs = None if part is None else part.begin(total, caller, watched)
     try:
         arguments = Arguments(import_module("jax"), zeros)
         for done, (function, jitted, signature) in enumerate(todo, 1):
+            if programs is not None:
+                programs.begin(function.name, signature)
             reason = _tried(arguments, function, jitted, signature)
             if reason:
                 failed.append((function.name, reason))
                 log.warning("warm-up of %s failed: %s", function.name, reason)
             if part is not None:
-                part.warmed["failed" if reason else "warmed"].add()
-                part.readiness.advance()
+                part.end(failed=bool(reason))
             if progress is not None:
                 progress(done, total)
     finally:
@@ -109,11 +113,14 @@ def ready() -> None:
     unless a warm-up is running, during which compiles do not count. It may be called
     repeatedly, from any thread; without an agent, it does nothing.
     """
+    if (part := _part()) is not None:
+        part.readiness.announce(lambda: import_module("jax").process_count())
+
+
+def _part() -> WarmStarts | None:
     agent = running()
     runtime = None if agent is None else runtime_of(agent)
-    part = None if runtime is None else runtime.part(WarmStarts)
-    if part is not None:
-        part.readiness.announce(lambda: import_module("jax").process_count())
+    return None if runtime is None else runtime.part(WarmStarts)
 
 
 _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]

@@ -15,6 +15,7 @@ from jaxmon.cli.options import (
     RUN_DIR,
     WORKER,
     argument,
+    flag,
     subcommand,
 )
 from jaxmon.errors import CommandError
@@ -38,6 +39,7 @@ def command() -> None:
 def export(
     *,
     worker: str | None = WORKER,
+    used: bool = flag(),
     as_json: bool = AS_JSON,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
@@ -48,6 +50,7 @@ def export(
     required only if several are running. No values of arrays are written.
 
     Options:
+        used: Without signatures that were warmed up and that no call has used.
         as_json: For all commands; this one prints nothing else.
 
     Exit codes:
@@ -59,8 +62,12 @@ def export(
       jaxmon signatures export --out signatures.json
       jaxmon signatures export 3 | jq '.functions[].function'
     """
+    from jaxmon.facts.signatures import without_unused
+
     del as_json
     found = _of_worker(worker, run_dir)
+    if used:
+        found = without_unused(found)
     count = sum(len(function.signatures) for function in found.functions)
     output.document(found.as_json())
     functions = len(found.functions)

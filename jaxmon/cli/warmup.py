@@ -7,12 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from click import Choice
+
 from jaxmon.cli import output
 from jaxmon.cli.options import (
     AS_JSON,
     NEW_FILE,
     Number,
     Whole,
+    argument,
     flag,
     option,
     subcommand,
@@ -30,7 +33,8 @@ _MISUSE = 2
 @subcommand()
 def command(
     *,
-    file: Path = option(NEW_FILE, "--signatures", required=True),
+    gate: str | None = argument(Choice(["check"]), metavar="[check]", required=False),
+    file: Path = option(NEW_FILE, "--signatures", "--against", required=True),
     jobs: int = option(Whole(1, 64), default=1),
     modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
     main: str | None = option(str, metavar="MODULE"),
@@ -46,27 +50,30 @@ def command(
     function without calling it. Run it with the same JAX, XLA flags and device kind as
     the service: all are part of the cache's keys.
 
+    With `check`, it compiles nothing: a signature that is not in the cache fails, as do
+    programs that the file could not describe.
+
     Options:
         file: File written by `jaxmon signatures export`. Its modules are imported.
         jobs: Number of processes. Those of an accelerator share its memory.
         modules: Only functions of this module; may be repeated.
         main: Module that ran as the program, to import for functions of `__main__`.
         timeout: Seconds after which an import or a signature has failed.
-        check: Compile nothing; a signature that is not in the cache fails.
+        check: The same as `check`.
 
     Exit codes:
       0 every signature is in the cache
-      1 a signature failed, or the file is invalid
+      1 a signature failed, the file is invalid, or a release would compile
       2 the cache directory is not set, or no function was selected
 
     Examples:
       export JAX_COMPILATION_CACHE_DIR=/cache
       jaxmon warmup --signatures signatures.json --jobs 4
       jaxmon warmup --signatures signatures.json --main mypackage.serve
-      jaxmon warmup --check --signatures signatures.json    # would a release compile?
+      jaxmon warmup check --against signatures.json    # would a release compile?
     """
-    from jaxmon.facts.signatures import FAILED, STATUSES, read
-    from jaxmon.preflight.warming import warm
+    from jaxmon.facts.signatures import FAILED, STATUSES, read, texts
+    from jaxmon.preflight.warming import Result, warm
 
     if not os.environ.get(_CACHE):
         msg = (
@@ -86,11 +93,16 @@ def command(
         if modules:
             msg += f" of {', '.join(modules)}"
         raise CommandError(msg, exit_code=_MISUSE)
+    check = check or gate is not None
     arrived: list[Result] = []
+    peculiar = {of.name: texts(of.signatures) for of in document.functions}
+
+    def text(result: Result) -> str:
+        return _text(result, peculiar[result.function][result.place])
 
     def progress(result: Result) -> None:
         arrived.append(result)
-        output.line(f"[{len(arrived)}/{total}] {_text(result)}", err=True)
+        output.line(f"[{len(arrived)}/{total}] {text(result)}", err=True)
 
     results = warm(
         document,
@@ -106,14 +118,22 @@ def command(
         for status in STATUSES
     }
     totals = ", ".join(f"{number} {status}" for status, number in counts.items())
-    failed = [_text(result) for result in results if result.status == FAILED]
-    documents = list(map(dataclasses.asdict, results))
+    failed = [text(result) for result in results if result.status == FAILED]
+    unknown = [
+        Result(function.name, -1, "unchecked", f"{number:,} programs: {reason}", 0.0)
+        for function in document.functions
+        for reason, number in function.omitted.items()
+        if check
+    ]
+    failed += [f"{of.function}: {of.status}: {of.reason}" for of in unknown]
+    documents = list(map(dataclasses.asdict, [*results, *unknown]))
     output.result(documents, [totals, *failed], as_json=as_json)
-    return 1 if counts[FAILED] or len(results) < total else 0
+    return 1 if counts[FAILED] or unknown or len(results) < total else 0
 
 
-def _text(result: Result) -> str:
+def _text(result: Result, arguments: str) -> str:
     name = f"{result.function} signature {result.place + 1}"
+    name += f" ({arguments})" if arguments else ""
     if result.reason:
         return f"{name}: failed: {result.reason}"
     return f"{name}: {result.status} ({result.seconds:.2f} s)"

@@ -84,6 +84,28 @@ class LateCompiles(Fact):
     latest: float = 0.0
 
 
+class WarmedFunction(Fact):
+    """
+    What a warm-up made of a function, and what of it was used since it was ready.
+
+    Attributes:
+        signatures: how many were warmed up.
+        calls: of the function since, exactly; absent if they are not counted.
+        used: how many signatures were used, exactly if `jaxmon.warmup` has ``uses``.
+        unused: how many were not; it is not known of the others.
+        unused_signatures: what is peculiar to these, for the first of them.
+        seconds: that the warm-up spent on these.
+    """
+
+    name: str = ""
+    signatures: int = 0
+    calls: int | None = None
+    used: int = 0
+    unused: int = 0
+    unused_signatures: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
 class ReadyProcess(Fact):
     """
     Since when a process is ready for requests, and what it compiled since.
@@ -91,11 +113,15 @@ class ReadyProcess(Fact):
     Attributes:
         since: Unix time; 0 if it is not, or does not say so.
         announced: whether it called `jaxmon.ready`; else it was warmed up.
+        warmed: what `jaxmon.warmup` made.
+        where: the line that called it.
     """
 
     since: float = 0.0
     announced: bool = False
     compiles: tuple[LateCompiles, ...] = ()
+    warmed: tuple[WarmedFunction, ...] = ()
+    where: str = ""
 
 
 class Warned(Fact):

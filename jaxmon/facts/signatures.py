@@ -7,10 +7,11 @@ Whatever is not as described there is rejected before anything is imported.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class RecordedSignature:
         compiles: number of compiles or loads from the persistent cache.
         compile_seconds: what calls waited for these.
         calls: estimated number of calls; `None` if unknown.
+        used: whether a call used it after it was warmed up; `None` if unknown.
     """
 
     args: tuple[Any, ...]
@@ -58,6 +60,7 @@ class RecordedSignature:
     compiles: int = 1
     compile_seconds: float = 0.0
     calls: float | None = None
+    used: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as in the file."""
@@ -67,6 +70,7 @@ class RecordedSignature:
             "compiles": self.compiles,
             "compile_seconds": self.compile_seconds,
             "calls": self.calls,
+            "used": self.used,
         }
 
 
@@ -215,14 +219,67 @@ def _signature(name: str, value: Any) -> RecordedSignature:
     kwargs = require_object(f"kwargs of {name}", found.get("kwargs", {}))
     for argument in (*args, *kwargs.values()):
         _require_node(name, argument)
-    calls = found.get("calls")
+    calls, used = found.get("calls"), found.get("used")
     return RecordedSignature(
         tuple(args),
         kwargs,
         _whole(f"compiles of {name}", found.get("compiles", 1)),
         _number(f"compile_seconds of {name}", found.get("compile_seconds", 0)),
         None if calls is None else _number(f"calls of {name}", calls),
+        used if isinstance(used, bool) else None,
     )
+
+
+def without_unused(document: Document) -> Document:
+    """Return *document* without signatures that are known not to have been used."""
+    functions = [
+        replace(function, signatures=kept)
+        for function in document.functions
+        if (kept := tuple(of for of in function.signatures if of.used is not False))
+    ]
+    return replace(document, functions=tuple(functions))
+
+
+def parts(of: RecordedSignature) -> Iterator[tuple[str, Any]]:
+    """Yield leaves, containers without their content, and static values, by place."""
+    for number, argument in enumerate(of.args):
+        yield from _parts(argument, f"[{number}]")
+    for name, argument in of.kwargs.items():
+        yield from _parts(argument, name)
+
+
+def _parts(node: Any, where: str) -> Iterator[tuple[str, Any]]:
+    kind = next((kind for kind in _CONTAINERS if kind in (node or ())), "static")
+    if kind == "static":
+        yield where, node
+        return
+    yield where, {key: None if key == kind else value for key, value in node.items()}
+    pairs = node[kind] if kind == "dict" else enumerate(node[kind])
+    for key, value in pairs:
+        yield from _parts(value, f"{where}[{key!r}]")
+
+
+def texts(signatures: Sequence[RecordedSignature]) -> list[str]:
+    """Return what is peculiar to each of the *signatures* of one function."""
+    found = [
+        {(where, _text_of(node)) for where, node in parts(of)} for of in signatures
+    ]
+    common = set.intersection(*found) if len(found) > 1 else set()
+    return [
+        ", ".join(f"{where}: {text}" for where, text in sorted(these - common))[
+            :_LONGEST
+        ]
+        for these in found
+    ]
+
+
+def _text_of(node: Any) -> str:
+    """Return a part of a signature as text, an array as ``float32[8,4]``."""
+    if not node or node.get("kind") not in ARRAYS:
+        return json.dumps(node)
+    sizes = ",".join(map(str, node["shape"]))
+    more = {key: node[key] for key in ("weak", "device", "sharding") if key in node}
+    return f"{node['dtype']}[{sizes}]" + (f" {json.dumps(more)}" if more else "")
 
 
 def _require_node(name: str, value: Any) -> None:
@@ -282,6 +339,10 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
         raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     if leaf.get("device") is not None:
         _whole(f"a device of {name}", leaf["device"])
+    sharding = require_object(f"a sharding of {name}", leaf.get("sharding") or {})
+    for axis, size in require_list(f"axes of {name}", sharding.get("axes", [])):
+        _text(f"an axis of {name}", axis)
+        _whole(f"an axis of {name}", size)
 
 
 def _require_static(name: str, value: Any) -> None:

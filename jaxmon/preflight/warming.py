@@ -27,7 +27,7 @@ from jaxmon.facts.signatures import (
     STATUSES,
     Document,
     RecordedFunction,
-    RecordedSignature,
+    parts,
 )
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats import json_text
@@ -243,8 +243,13 @@ def proposals(document: Document) -> list[Buckets]:
 def _of(function: RecordedFunction) -> Iterable[Buckets]:
     groups: dict[str, list[tuple[tuple[_Shape, ...], float | None]]] = defaultdict(list)
     for signature in function.signatures:
-        found: list[_Shape] = []
-        key = json.dumps(_without_sizes(_all(signature), "", found), sort_keys=True)
+        found, rest = [], []
+        for where, node in parts(signature):
+            rest.append((where, node))
+            if node and "shape" in node:
+                found.append(_Shape(where, tuple(node["shape"])))
+                rest[-1] = where, {**node, "shape": len(node["shape"])}
+        key = json.dumps(rest, sort_keys=True)
         groups[key].append((tuple(found), signature.calls))
     for group in groups.values():
         weighted = all(calls is not None for _, calls in group)
@@ -265,42 +270,6 @@ class _Shape:
 
 _Place = tuple[int, int]
 """Number of the array, and of its dimension."""
-
-
-def _all(signature: RecordedSignature) -> dict[str, Any]:
-    numbered = {f"[{place}]": value for place, value in enumerate(signature.args)}
-    return {**numbered, **signature.kwargs}
-
-
-def _without_sizes(node: Any, where: str, into: list[_Shape]) -> Any:
-    """Return *node* with the rank in place of each shape, which goes *into* a list."""
-    if isinstance(node, dict):
-        if "shape" in node:
-            into.append(_Shape(where, tuple(node["shape"])))
-            return {**node, "shape": len(node["shape"])}
-        if "static" in node:
-            return node
-        if "dict" in node:
-            pairs = node["dict"]
-            return {
-                "dict": [
-                    [key, _without_sizes(value, f"{where}[{key!r}]", into)]
-                    for key, value in pairs
-                ]
-            }
-        nested = ("list", "tuple", "namedtuple", "class")
-        return {
-            key: _without_sizes(
-                value, where if key in nested else f"{where}{key}", into
-            )
-            for key, value in node.items()
-        }
-    if isinstance(node, list):
-        return [
-            _without_sizes(value, f"{where}[{number}]", into)
-            for number, value in enumerate(node)
-        ]
-    return node
 
 
 def _varying(shapes: Sequence[tuple[_Shape, ...]]) -> list[list[_Place]]:

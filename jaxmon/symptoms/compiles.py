@@ -49,7 +49,7 @@ _MOST_EVIDENCE = 3
 _NOT_BY_CALL = frozenset(("new_function", "evicted", "options"))
 _WARM = (
     "What the calls had is recorded: add it to the warm-up (`jaxmon signatures export`)"
-    ", and check the next release by `jaxmon warmup --check`."
+    ", and check the next release by `jaxmon warmup check`."
 )
 
 
@@ -417,7 +417,8 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("after_ready", "F1", "A process compiles after it was ready.", TIME),
-        *(_late, catalog.COMPILES_AFTER_READY, "Debug: Warm-up, and compiles after it"),
+        *(_late, catalog.COMPILES_AFTER_READY),
+        panel="Serving: Warm-up, and compiles after it",
         rule=("JaxmonWarmupFailed", _compiled_after_ready),
     ),
     Symptom(

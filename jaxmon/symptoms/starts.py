@@ -28,7 +28,7 @@ from jaxmon.symptoms.alert import (
 )
 from jaxmon.symptoms.reason import listed, processes, reason
 from jaxmon.symptoms.recompiles import recompiles
-from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Finding, Symptom
+from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Finding, Symptom
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
@@ -90,6 +90,34 @@ def _waited(route: RouteFacts) -> float:
         part.count * max((part.mean_seconds or 0.0) - usual[0], 0.0)
         for part in route.finished
         if part.start == "cold"
+    )
+
+
+def _warmed_in_vain(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect signatures that were warmed up, and that no call has used."""
+    ready, limits = snapshot.ready, snapshot.limits
+    age = snapshot.process.now - ready.since if ready.since else 0.0
+    idle = [function for function in ready.warmed if function.unused]
+    took = sum(function.seconds for function in idle)
+    settled = age >= seconds_in(limits.after_ready_window)
+    if not settled or took < seconds_in(limits.recompile_noticed):
+        return
+    count = sum(function.unused for function in idle)
+    idle.sort(key=lambda function: -function.seconds)
+    yield Finding(
+        "warmed_in_vain",
+        "",
+        f"A warm-up took {duration(took)} for {counted(count, 'signature')} that no "
+        f"call has used in the {duration(age)} since the process is ready.",
+        tuple(
+            f"{function.name}, {function.unused} of {function.signatures}: "
+            f"{'; '.join(function.unused_signatures[:_MOST_ROUTES])}"
+            for function in idle[:_MOST_ROUTES]
+        ),
+        "Leave them out if that was usual traffic: `jaxmon signatures export --used` "
+        "writes a file without them.",
+        where=ready.where,
+        seconds=took,
     )
 
 
@@ -347,6 +375,12 @@ SYMPTOMS = (
         *("not_ready", "F1", "A process does not become ready."),
         rule=("JaxmonWarmupFailed", _not_ready),
         missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("warmed_in_vain", "F1", "What a warm-up compiles is not used.", HINT),
+        finding=_warmed_in_vain,
+        missing="it delays starts, and requests do not wait for it",
+        other_runbook="JaxmonWarmupFailed",
     ),
     Symptom(
         *("warmup_failed", "F1", "Signatures fail to warm up."),

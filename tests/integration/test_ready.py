@@ -202,3 +202,128 @@ def test_a_warning_says_what_differs():
     assert len(lines) == 1
     assert lines[0].startswith("__main__.predict compiled for ")
     assert lines[0].endswith("argument x: float32[4,4] → float32[5,4]")
+
+
+# A client sends sizes at random, and counts them itself.
+TRAFFIC = """
+    import random
+    for size in (4, 8, 12, 16, 32, 64):
+        call(size)
+    rerank(np.ones(3)), rerank(np.ones(5))
+    exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+    document = json.loads(exported(None).body)
+    jax.clear_caches()
+    warmed = jaxmon.warmup([predict, rerank], document, uses={uses})
+    call(64)  # of the program itself, before it is ready
+    jaxmon.ready()
+    mark, sent = len(built), {{}}
+    chosen = random.Random(7)
+    for _ in range(200):
+        size = chosen.choices((4, 12, 16, 17, 30), (90, 80, 20, 5, 5))[0]
+        sent[size] = sent.get(size, 0) + 1
+        call(size)
+    functions = json.loads(exported(None).body)["functions"]
+    report(
+        sent=sent, late=len(built) - mark, ready=inside.overview(agent)["ready"],
+        file=[[function["qualname"], signature["args"][0]["shape"], signature["used"]]
+              for function in functions for signature in function["signatures"]],
+    )
+"""
+
+
+@pytest.mark.ground_truth
+def test_what_was_warmed_and_used_is_exactly_what_the_client_sent():
+    """However often each was sent; what is missing differs from the nearest size."""
+    found = run(TRAFFIC.format(uses=True))
+    sent = {int(size): count for size, count in found["sent"].items()}
+    warmed = {function["name"]: function for function in found["ready"]["warmed"]}
+    predict, rerank = warmed["__main__.predict"], warmed["__main__.rerank"]
+
+    assert set(sent) == {4, 12, 16, 17, 30}
+    assert (predict["calls"], predict["signatures"]) == (200, 6)
+    assert predict["used"] == len(sent.keys() & {4, 12, 16})
+    assert predict["unused_signatures"] == [
+        f"[0]: float32[{size},4]" for size in (8, 32, 64)
+    ]
+    assert (rerank["calls"], rerank["used"], rerank["unused"]) == (0, 0, 2)
+    assert {size: used for name, (size, *_), used in found["file"]} == {
+        **{size: size in sent for size in (4, 8, 12, 16, 32, 64)},
+        **dict.fromkeys((17, 30)),  # not warmed up
+        **dict.fromkeys((3, 5), False),
+    }
+    assert found["late"] == found["counted"]["__main__.predict"] == 2
+    (finding,) = found["found"]
+    assert sorted(line.split(": ", 1)[1] for line in finding["evidence"]) == [
+        "argument x: float32[32,4] → float32[17,4]",
+        "argument x: float32[32,4] → float32[30,4]",
+    ]
+
+
+def test_without_uses_no_more_is_said_than_is_known():
+    """Of a function that was not called, all; of another, nothing."""
+    found = run(TRAFFIC.format(uses=False))
+
+    counts = {
+        function["name"]: (function["calls"], function["used"], function["unused"])
+        for function in found["ready"]["warmed"]
+    }
+    assert counts == {"__main__.predict": (200, 0, 0), "__main__.rerank": (0, 0, 2)}
+    assert {used for name, _, used in found["file"] if name == "predict"} == {None}
+
+
+def test_noticing_uses_compiles_nothing_and_costs_one_lookup_each():
+    """The first call of each program leaves the fast path, and no other does."""
+    found = run(
+        """
+        for size in (4, 8):
+            call(size)
+        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+        document = json.loads(exported(None).body)
+        jaxmon.warmup(predict, document, uses=True)
+        jaxmon.ready()
+        function = inside.table(agent).named("__main__.predict")
+        before, mark = function.missed, len(built)
+        for size in (4, 8) * 50:
+            call(size)
+        missed = function.missed - before
+        report(missed=missed, late=len(built) - mark)
+        """
+    )
+
+    assert (found["missed"], found["late"], found["counted"]) == (2, 0, {})
+
+
+def test_a_canary_that_failed_can_be_warmed_up_and_goes_on():
+    """The same call is a hit then; other threads never noticed."""
+    found = run(
+        """
+        import threading
+        call(4)
+        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+        document = json.loads(exported(None).body)
+        (signature,) = document["functions"][0]["signatures"]
+        signature["args"][0]["shape"] = [5, 4]
+        jaxmon.ready()
+        stop, served, raised = threading.Event(), [], []
+        def serve():
+            while not stop.is_set():
+                served.append(float(np.asarray(call(4))[0, 0]))
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for attempt in range(3):
+            try:
+                raised.append(call(5).shape)
+            except jaxmon.CompiledAfterReady as error:
+                raised.append(type(error).__name__)
+        jaxmon.warmup(predict, document)
+        mark = len(built)
+        raised.append(call(5).shape)
+        stop.set(), thread.join()
+        report(raised=raised, late=len(built) - mark, served=sorted(set(served)))
+        """,
+        'after_ready="fail"',
+    )
+
+    assert found["raised"] == [*["CompiledAfterReady"] * 3, [5, 5]]
+    assert (found["late"], found["counted"]) == (0, {})
+    assert len(found["served"]) == 1

@@ -95,3 +95,47 @@ def test_of_a_function_that_keeps_recompiling_its_recompiles_are_found() -> None
         functions=function(calls=100, recompiles={"shape": 50}),
     )
     assert finding.topic == "recompile"
+
+
+def warmed(minutes: float, **of: Any) -> list[Any]:
+    """Return what is found of a process that was ready so long ago."""
+    found = {
+        "name": "serve.predict",
+        "signatures": 31,
+        "calls": 12_340,
+        "used": 24,
+        "unused": 7,
+        "unused_signatures": ["[1]: float32[7,4]", "[1]: float32[9,4]"],
+        "seconds": 41.0,
+        **of,
+    }
+    now = 100_000.0
+    ready = {
+        "since": now - 60 * minutes,
+        "warmed": [found],
+        "where": "serve.py:12",
+    }
+    process = {"observed_seconds": 60 * minutes, "now": now}
+    return findings(ready=ready, process=process)
+
+
+def test_what_is_warmed_in_vain_is_found() -> None:
+    """With the line that warms up, what that took, and which they are."""
+    (finding,) = warmed(120)
+
+    assert (finding.topic, finding.where) == ("warmed_in_vain", "serve.py:12")
+    assert finding.verdict == (
+        "A warm-up took 41.0 s for 7 signatures that no call has used in the 2 h since "
+        "the process is ready."
+    )
+    assert finding.evidence == (
+        "serve.predict, 7 of 31: [1]: float32[7,4]; [1]: float32[9,4]",
+    )
+    assert "jaxmon signatures export --used" in finding.action
+
+
+def test_it_is_not_found_before_it_is_known() -> None:
+    """Nor if it took no time, or all were used."""
+    assert warmed(30) == []
+    assert warmed(120, seconds=0.2) == []
+    assert warmed(120, unused=0, seconds=0.0) == []

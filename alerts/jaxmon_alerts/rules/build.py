@@ -94,7 +94,7 @@ _BOARD = {
     "JaxmonSlowdown": "jaxmon-debug",
     "JaxmonThunderingCompilation": "jaxmon-fleet",
     "JaxmonTrainingDied": "jaxmon-training",
-    "JaxmonWarmupFailed": "jaxmon-debug",
+    "JaxmonWarmupFailed": "jaxmon-serving",
 }
 _NAMES = frozenset(symptom.alert for symptom in SYMPTOMS.values())
 # Labels of alerts, and the variables that select by them, where boards have them.
@@ -110,7 +110,7 @@ _MISSING = {
     "jaxmon-debug": ("gpu",),
     "jaxmon-fleet": ("function",),
     "jaxmon-itself": ("function",),
-    "jaxmon-serving": ("function", "gpu"),
+    "jaxmon-serving": ("gpu",),
     "jaxmon-training": ("function",),
 }
 

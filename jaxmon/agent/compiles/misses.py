@@ -25,6 +25,7 @@ from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
     entry_of,
+    executable_of,
     held,
     jitted_at,
     key_at,
@@ -209,6 +210,7 @@ class Misses(Part):
         self._events = context.events
         self._registry = context.registry
         self._returned = context.observers.returned
+        self._served = context.observers.served
         self._sites = context.sites
         self._timeline = timeline
         self._looked: dict[Function, int] = {}
@@ -322,6 +324,8 @@ class Misses(Part):
         if not function.internal:
             for observe in self._returned:
                 observe(function, functools.partial(outputs_at, frame))
+            for see in self._served:
+                see(function, executable_of(frame))
         if miss.compiled:
             return
         looked = self._looked.get(function, 0)

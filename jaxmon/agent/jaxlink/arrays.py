@@ -74,6 +74,33 @@ def mesh_text(mesh: Any) -> str:
     return f"mesh {','.join(axes)}" if axes else NO_MESH
 
 
+def mesh_and_spec(sharding: Any, devices: list[Any]) -> dict[str, Any] | None:
+    """
+    Return what `sharded` makes a named *sharding* of, as JSON; `None` if it is not over
+    these *devices* in their order, or is more than names of axes.
+    """
+    mesh, spec = sharding.mesh, list(sharding.spec)
+    kinds = getattr(mesh, "axis_types", None) or ()
+    axes = list(map(list, mesh.shape.items()))
+    plain = all([type(name) is str for name, _ in axes]) and all(
+        [part is None or type(part) is str or type(part) is tuple for part in spec]
+    )
+    automatic = all([str(kind).endswith("Auto") for kind in kinds])
+    if not (plain and automatic and axes) or list(mesh.devices.flat) != devices:
+        return None
+    return {"axes": axes, "spec": spec}
+
+
+def sharded(jax: Any, devices: list[Any], found: Mapping[str, Any]) -> Any:
+    """Return the sharding over *devices* that `mesh_and_spec` *found*."""
+    import numpy as np  # noqa: PLC0415 - as JAX
+
+    names, sizes = zip(*found["axes"], strict=True)
+    spec = [tuple(of) if isinstance(of, list) else of for of in found["spec"]]
+    mesh = jax.sharding.Mesh(np.array(devices).reshape(sizes), names)
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+
+
 def _name(axis: object) -> str:
     return axis if type(axis) is str else name_of(type(axis))
 

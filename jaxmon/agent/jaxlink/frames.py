@@ -190,6 +190,11 @@ def outputs_at(frame: FrameType) -> Any:
     return frame.f_locals.get("outs")
 
 
+def executable_of(frame: FrameType) -> Any:
+    """Return what the call served by a ``cache_miss`` *frame* ran, if JAX has it."""
+    return frame.f_locals.get("executable")
+
+
 def lowered_at(frame: FrameType | None) -> Any:
     """
     Return the jaxpr of the program that is lowered below *frame*, without what it does

@@ -109,6 +109,14 @@ def is_compiled(jitted: Any) -> bool:
     return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - no public way
 
 
+def forget_fast_path(jitted: Any) -> None:
+    """
+    Let the next call of each program of *jitted*, JAX's own object, look it up in
+    Python once: milliseconds, more with many arguments, but no compile.
+    """
+    getattr(jitted, "_clear_cache", bool)()
+
+
 def source_of(info: object) -> str | None:
     """Return ``"name at file:line"`` from a ``PjitInfo``, `None` if it is none."""
     source = getattr(info, "fun_sourceinfo", None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ SHOWN = 50
 """Maximum number of differences kept per recompile."""
 
 _DIGESTS = 256
-# 16 signatures are kept up to 4,096 leaves, fewer beyond.
+# 16 signatures are kept up to 4,096 leaves, fewer beyond; of a warm-up, 256.
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
 _MAX_TEXTS = 1_000
@@ -76,10 +77,12 @@ class History:
         digests: of further signatures.
         calls: of the calls with these signatures.
         cleared_at: the line that has cleared JAX's caches since, empty if none has.
+        warm: signatures that were compiled before the process was ready.
     """
 
     __slots__ = (
         *("calls", "cleared_at", "compiled", "digests", "reference", "signatures"),
+        "warm",
     )
 
     def __init__(self, reference: weakref.ref[Any] | None) -> None:
@@ -88,15 +91,21 @@ class History:
         self.cleared_at = ""
         self.compiled = False
         self.signatures: list[Signature] = []
+        self.warm: list[Signature] = []
         self.digests: dict[tuple[int, int], None] = {}
 
-    def add(self, signature: Signature | None) -> None:
-        """Add a compile, with its *signature* if known."""
+    def add(self, signature: Signature | None, stage: str = "") -> None:
+        """Add a compile, with its *signature* if known; *stage* as of `Observers`."""
         self.compiled, self.cleared_at = True, ""
         if signature is None:
             return
+        count = len(signature.leaves) + len(signature.operands)
+        if stage == "warm":
+            self.warm = self.nearby(stage)
+        elif stage and len(self.warm) < _LEAVES // max(count, _DIGESTS):
+            self.warm = [*(self.warm or self.signatures), signature]
         self.signatures.append(signature)
-        leaves = max(len(signature.leaves) + len(signature.operands), _FEW_LEAVES)
+        leaves = max(count, _FEW_LEAVES)
         if len(self.signatures) * leaves > _LEAVES:
             del self.signatures[: -max(_LEAVES // leaves, 1)]
         for table in (self.digests, self.calls):
@@ -104,6 +113,11 @@ class History:
                 table.pop(next(iter(table)), None)  # type: ignore[call-overload]  # its own key
         self.digests[signature.digest, signature.hidden] = None
         self.calls[signature.call] = None
+
+    def nearby(self, stage: str) -> list[Signature]:
+        """Return what another signature is compared with, the latest last."""
+        several = (self.warm if stage == "warm" else None) or self.signatures
+        return several.copy()
 
 
 class Histories:
@@ -117,13 +131,21 @@ class Histories:
     Args:
         context: names of the values in a signature's context, as in `differences`.
         values: whether to show values of static arguments.
+        stage: returns that of the process, as of `Observers`.
 
     Attributes:
         remembered: larger after each compile that is remembered.
     """
 
-    def __init__(self, context: Sequence[str] = (), *, values: bool = True) -> None:
+    def __init__(
+        self,
+        context: Sequence[str] = (),
+        *,
+        values: bool = True,
+        stage: Callable[[], str] = str,
+    ) -> None:
         self.remembered = 0
+        self._stage = stage
         self._context = context
         self._values = values
         self._remade: dict[Hashable, Mismatch] = {}
@@ -218,17 +240,25 @@ class Histories:
         creation; the other arguments are those of `of`.
         """
         self.remembered += 1
+        stage = self._stage()
         if kind is not None:
-            kind.add(signature)
+            kind.add(signature, stage)
         if created is not None and not (history is not None and history.compiled):
             self._recreations.add(created, number, signature)
         if history is not None:
-            history.add(signature)
+            history.add(signature, stage)
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
-        """Return the signature closest to *new*, the latest of several."""
+        """
+        Return the signature closest to *new*, the latest of several: of those that are
+        warm, once the process is, and rather one whose sizes *new* could be padded to.
+        """
         closest, least = None, _FARTHEST
-        for old in reversed(list(history.signatures)):
+        stage = self._stage()
+        nearby = history.nearby(stage)
+        if stage == "warm":
+            nearby.sort(key=lambda old: _padding(new, old), reverse=True)
+        for old in reversed(nearby):
             if least <= _ANOTHER_SHAPE and new.shapes != old.shapes:
                 continue
             far = self._distance(new, old)
@@ -256,7 +286,7 @@ class Histories:
         }
         context = len(changed_settings(new, old, self._context))
         options = new.options != old.options
-        static = self._changed(new.static, old.static)
+        static = sum(map(bool, map(ne, new.static, old.static)))
         return (
             len(attributes)
             + _WEIGHTS["context"] * context
@@ -265,10 +295,6 @@ class Histories:
             _SHAPE in attributes,
             leaves.total() + context + options + static,
         )
-
-    @staticmethod
-    def _changed(new: Sequence[object], old: Sequence[object]) -> int:
-        return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
     def _made_again(self, fun: object) -> Mismatch:
         key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
@@ -284,6 +310,19 @@ class Histories:
             return []
         found = differences(new, old, context=self._context, values=self._values)
         return list(found)
+
+
+def _padding(new: Signature, old: Signature) -> tuple[bool, float]:
+    """Return whether *old* is too small for *new*, and how far apart they are."""
+    sizes = [
+        (size, other)
+        for leaf, before in zip(new.leaves, old.leaves, strict=False)
+        if leaf is not before
+        for size, other in zip(leaf.shape, before.shape, strict=False)
+        if type(size) is int and type(other) is int
+    ]
+    far = sum(abs(math.log2((size + 1) / (other + 1))) for size, other in sizes)
+    return any(size > other for size, other in sizes), far
 
 
 def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Leaf]]:

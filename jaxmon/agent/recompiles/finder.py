@@ -75,7 +75,9 @@ class CauseFinder:
         self._signatures = SignatureBuilder(context.jax, settings.values)
         self._transformations = Transformations()
         self._histories = Histories(
-            settings.names, values=context.settings.event_values
+            settings.names,
+            values=context.settings.event_values,
+            stage=lambda: context.observers.stage,
         )
 
     def note_clear(self, frame: FrameType) -> None:

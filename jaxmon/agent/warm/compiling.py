@@ -9,6 +9,7 @@ file descriptor. No agent runs.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.jaxlink import arguments, patches
+from jaxmon.agent.jaxlink.arrays import sharded
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.recorder import parameters_of
@@ -195,7 +197,7 @@ def abstract(jax: Any, leaf: Mapping[str, Any]) -> Any:
         tuple(leaf["shape"]),
         _dtype(jax, leaf["dtype"]),
         weak_type=leaf.get("weak", False),
-        **({} if leaf.get("device") is None else {"sharding": _sharding(jax, leaf)}),
+        sharding=_sharding(jax, leaf),
     )
 
 
@@ -217,8 +219,7 @@ def zeros(jax: Any, leaf: Mapping[str, Any]) -> Any:
         found = np.zeros(shape, _dtype(jax, name))
         if leaf["kind"] == "numpy":
             return found
-    device = None if leaf.get("device") is None else _sharding(jax, leaf)
-    return jax.device_put(found, device)
+    return jax.device_put(found, _sharding(jax, leaf))
 
 
 def _dtype(jax: Any, name: str) -> Any:
@@ -233,7 +234,18 @@ def _dtype(jax: Any, name: str) -> Any:
 
 
 def _sharding(jax: Any, leaf: Mapping[str, Any]) -> Any:
-    devices, number = jax.local_devices(), leaf["device"]
+    """Return where the *leaf* was committed to, `None` if it was not."""
+    sharding, number, devices = leaf.get("sharding"), leaf.get("device"), []
+    if sharding is not None or number is not None:
+        devices = jax.local_devices()
+    if sharding is not None:
+        count = math.prod(size for _, size in sharding["axes"])
+        if count != len(devices):
+            msg = f"it needs {count} devices; this process has {len(devices)}"
+            raise SignaturesError(msg)
+        return sharded(jax, devices, sharding)
+    if number is None:
+        return None
     if number >= len(devices):
         msg = f"it needs device {number}; this process has {len(devices)}"
         raise SignaturesError(msg)
@@ -320,9 +332,12 @@ def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
 class _CacheOnly:
     """Loads programs from the persistent cache, and never compiles one."""
 
+    _name = ""
+
     def only(self, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Load the program for these arguments; `SignaturesError` if there is none."""
         lowered, jax = jitted.lower(*args, **kwargs), import_module("jax")
+        self._name = getattr(function_of(uncounted(jitted)), "__name__", "")
         # Tracing may compile constants, as importing the program may.
         places = [(place, getattr(*place)) for place in patches.builds(jax)]
         try:
@@ -335,6 +350,10 @@ class _CacheOnly:
 
     def _compile(self, *_: object, **__: object) -> None:
         msg = "it is not in the cache: the first call would compile"
+        cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
+        if self._name.isidentifier() and cache.is_dir():
+            others = len(list(cache.glob(f"jit_{self._name}-*-cache")))
+            msg += f"; {others} of that name are, of other code, sizes or flags"
         raise SignaturesError(msg)
 
 
@@ -350,12 +369,8 @@ def _jax() -> Any:
 def _result(
     number: int, place: int, status: str, reason: str, seconds: float = 0.0
 ) -> dict[str, Any]:
-    return {
-        "at": [number, place],
-        "status": status,
-        "reason": reason,
-        "seconds": seconds,
-    }
+    at = [number, place]
+    return {"at": at, "status": status, "reason": reason, "seconds": seconds}
 
 
 def _text(error: BaseException) -> str:

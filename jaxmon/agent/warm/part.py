@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context, Options
@@ -19,14 +20,19 @@ from jaxmon.exposition.families import Family, Tally, gauge, series
 from jaxmon.facts.functions import Signatures
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
+from jaxmon.host.sources import display_path
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import SignatureRecorder
+    from jaxmon.agent.warm.uses import WarmedPrograms
+    from jaxmon.facts.signatures import RecordedSignature
 
 
 # Programs of all functions whose sampled calls are counted.
 _MOST_SHAPES = 10_000
+# As many leaves as samples are distinguished by.
+_LEAVES = 256
 
 
 class WarmStarts(Part):
@@ -72,10 +78,38 @@ class WarmStarts(Part):
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._context.guard.failed(self.name, stays_on=True)
             return None
-        observers = self._context.observers.call
-        if self._on_call in observers:  # later calls go there directly
-            observers[observers.index(self._on_call)] = recorder.on_call
         return recorder.on_call(function, jitted, call, options)
+
+    def begin(
+        self, total: int, caller: FrameType, watched: Iterable[Any]
+    ) -> WarmedPrograms:
+        """
+        Record that a warm-up of *total* signatures begins, and where; uses of programs
+        of the jitted objects *watched* are noticed.
+        """
+        from jaxmon.agent.warm.uses import WarmedPrograms  # noqa: PLC0415 - few warm up
+
+        self.readiness.begin(total)
+        place = f"{display_path(caller.f_code.co_filename)}:{caller.f_lineno}"
+        programs = self.readiness.programs or WarmedPrograms(
+            self._context.observers, self._exact_calls, place
+        )
+        self.readiness.programs = programs
+        programs.watch(watched)
+        return programs
+
+    def end(self, *, failed: bool) -> None:
+        """Record that a signature was tried."""
+        self.warmed["failed" if failed else "warmed"].add()
+        self.readiness.advance()
+        if self.readiness.programs is not None:
+            self.readiness.programs.end(failed=failed)
+
+    def _exact_calls(self, name: str) -> int | None:
+        function = self._table.named(name)
+        # Others of its objects may not count.
+        exact = function.counted and not function.other_missed.value
+        return function.calls_and_hits()[0] if exact else None
 
     def collect(self) -> list[Family]:
         """Return whether the process is ready, its warm-ups, and compiles since."""
@@ -120,12 +154,8 @@ class WarmStarts(Part):
         if not self._context.settings.signatures:
             message = "signatures are not recorded: JAXMON_SIGNATURES is false"
             return error_response(HTTPStatus.NOT_FOUND, message)
-        from jaxmon.agent.warm import recorder  # noqa: PLC0415 - on request
-
-        counts = functools.partial(
-            recorder.estimated_calls, self._calls(), self._sampled.copy()
-        )
-        found = self.recorder.document(counts).as_json()
+        built = {of.name: of.built for of in self._table if of.is_users and of.built}
+        found = self.recorder.document(self._seen, built).as_json()
         # As long as the tree is ours, it has no cycles to look for.
         text = json.dumps(found, check_circular=False)
         return Response(text.encode(), "application/json")
@@ -133,15 +163,28 @@ class WarmStarts(Part):
     def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
         """Count a sampled call; on a thread of ours."""
         del seconds
-        key = function.name, key_of(shapes)
+        arrays = [shape for shape in shapes if isinstance(shape, tuple)]
+        words = [f"{dtype}{list(sizes)}" for dtype, sizes, *_ in arrays]
+        key = function.name, " ".join(words)
         if key in self._sampled or len(self._sampled) < _MOST_SHAPES:
             self._sampled[key] = self._sampled.get(key, 0) + 1
 
-    def _calls(self) -> dict[str, int]:
-        return {function.name: function.calls_and_hits()[0] for function in self._table}
+    def _seen(self, name: str, of: RecordedSignature) -> RecordedSignature:
+        """
+        Return a signature with its use, and its estimated calls: its fraction of the
+        sampled ones.
+        """
+        from jaxmon.facts.signatures import ARRAYS, parts  # noqa: PLC0415 - on request
 
-
-def key_of(shapes: Shapes) -> str:
-    """Return what identifies the arrays in *shapes*."""
-    arrays = [shape for shape in shapes if isinstance(shape, tuple)]
-    return " ".join([f"{shape[0]}{list(shape[1])}" for shape in arrays])
+        programs, function = self.readiness.programs, self._table.named(name)
+        used = None if programs is None else programs.used(name, of)
+        counts = {
+            arrays: count
+            for (called, arrays), count in self._sampled.copy().items()
+            if called == name
+        }
+        nodes = [node for _, node in parts(of) if node and node.get("kind") in ARRAYS]
+        words = [f"{node['dtype']}{node['shape']}" for node in nodes[-_LEAVES:]]
+        total, number = sum(counts.values()), counts.get(" ".join(words), 0)
+        calls = round(function.calls_and_hits()[0] * number / (total or 1), 1)
+        return replace(of, calls=calls if total else None, used=used)

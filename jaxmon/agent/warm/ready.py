@@ -20,22 +20,13 @@ from jaxmon.threads import RLock
 
 if TYPE_CHECKING:
     from jaxmon.agent.context import Built, Observers
+    from jaxmon.agent.warm.uses import WarmedPrograms
     from jaxmon.indicators.requests import OpenRequest
 
 
 # A storm of compiles is not to fill the log; the metric counts all of them.
 _MOST_LOGGED = 100
 _HELP = "warm it up before, or pad its arguments to sizes that are warm"
-
-
-class _Late:
-    """What one function was compiled for after the process was ready."""
-
-    __slots__ = ("count", "latest", "loaded", "requests", "seconds")
-
-    def __init__(self) -> None:
-        self.count = self.loaded = self.requests = 0
-        self.seconds = self.latest = 0.0
 
 
 class Readiness:
@@ -64,8 +55,9 @@ class Readiness:
         self._since: float | None = None
         self._date = 0.0
         self._announced = False
-        self._late: dict[Function, _Late] = {}
+        self._late: dict[Function, LateCompiles] = {}
         self._logged = 0
+        self.programs: WarmedPrograms | None = None
 
     @property
     def reason(self) -> str | None:
@@ -80,6 +72,7 @@ class Readiness:
         with self._lock:
             self._running += 1
             self._total += signatures
+            self._observers.stage = "warming"
 
     def advance(self) -> None:
         """Record that one signature was tried."""
@@ -92,7 +85,7 @@ class Readiness:
             self._running -= 1
             self._awaited = False
             self._warmed = now()
-            self._observe()
+            self._warm()
 
     def announce(self, processes: Callable[[], int]) -> None:
         """
@@ -113,9 +106,13 @@ class Readiness:
             if not self._announced:
                 self._announced = True
                 self._begins()
-            self._observe()
+                self._warm()
 
-    def _observe(self) -> None:
+    def _warm(self) -> None:
+        if not self._running:
+            self._observers.stage = "warm"
+            if self.programs is not None:
+                self.programs.start()
         if self.compiled not in self._observers.built:
             self._observers.built.append(self.compiled)
         if self._mode == "fail" and self.refusal not in self._observers.refusing:
@@ -170,12 +167,17 @@ class Readiness:
         function, ended = built.function, built.ended
         seconds = ended - built.began
         with self._lock:
-            late = self._late.setdefault(function, _Late())
-            late.count += 1
-            late.loaded += built.loaded
-            late.seconds += seconds
-            late.requests += sum(request.started < ended for request in requests)
-            late.latest = wall_time()
+            late = self._late.get(function, LateCompiles())
+            waited = sum(request.started < ended for request in requests)
+            self._late[function] = LateCompiles(
+                name=function.name,
+                internal=function.internal,
+                count=late.count + 1,
+                loaded=late.loaded + built.loaded,
+                seconds=late.seconds + seconds,
+                requests=late.requests + waited,
+                latest=wall_time(),
+            )
             self._logged += 1
             logs = self._mode != "count" and self._logged <= _MOST_LOGGED
         if logs:
@@ -197,16 +199,7 @@ class Readiness:
             return ReadyProcess(
                 since=self._date,
                 announced=self._announced,
-                compiles=tuple(
-                    LateCompiles(
-                        name=function.name,
-                        internal=function.internal,
-                        count=late.count,
-                        loaded=late.loaded,
-                        seconds=late.seconds,
-                        requests=late.requests,
-                        latest=late.latest,
-                    )
-                    for function, late in self._late.items()
-                ),
+                warmed=() if self.programs is None else self.programs.explain(),
+                where="" if self.programs is None else self.programs.place,
+                compiles=tuple(self._late.values()),
             )

@@ -14,9 +14,10 @@ import json
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmon.agent.context import Options
 from jaxmon.agent.functions import Function
@@ -29,18 +30,16 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arguments import JitCall
-from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, type_of
+from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec, type_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
+from jaxmon.facts.signatures import (
+    Document,
+    RecordedFunction,
+    RecordedSignature,
+)
 from jaxmon.threads import RLock
-
-
-if TYPE_CHECKING:
-    from jaxmon.facts.signatures import Document
-from collections.abc import Mapping
-
-from jaxmon.facts.signatures import ARRAYS
 
 
 _DEEP = 32
@@ -108,14 +107,21 @@ class Descriptions:
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
         return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
-    def _device(self, sharding: Any) -> int:
-        """Return the number of the only device of *sharding*, -1 for another one."""
-        if kind_of(type(sharding)) != "sharding" or len(sharding.device_set) > 1:
-            return -1
-        devices = self._jax.local_devices()
-        (device,) = sharding.device_set
+    def _device(self, sharding: Any) -> int | str:
+        """
+        Return the number of the only device of *sharding*, or mesh and spec of one over
+        all devices of this process, as JSON; -1 for another one.
+        """
+        kind, devices = kind_of(type(sharding)), self._jax.local_devices()
+        device = next(iter(sharding.device_set))
         usual = sharding.memory_kind in (None, device.default_memory().kind)
-        return devices.index(device) if usual and device in devices else -1
+        if not usual or device not in devices:
+            return -1
+        if kind == "named sharding":
+            found = mesh_and_spec(sharding, devices)
+            return -1 if found is None else _text(found)
+        single = kind == "sharding" and len(sharding.device_set) == 1
+        return devices.index(device) if single else -1
 
     def _of_kind(self, leaf: Any, aval: Any, sharding: Any) -> str:
         """Return the text of a leaf."""
@@ -222,7 +228,10 @@ class Descriptions:
 def _leaf(kind: str, of: Leaf) -> str:
     """Return an array or number of *kind* as JSON."""
     if of.placement == -1:
-        msg = "an argument is sharded, or is not in a device's default memory"
+        msg = (
+            "an argument is not in a device's default memory, or is sharded otherwise "
+            "than over all devices"
+        )
         raise NotExportableError(msg)
     if not all([type(size) is int for size in of.shape]):
         msg = "an argument has a symbolic shape"
@@ -231,7 +240,9 @@ def _leaf(kind: str, of: Leaf) -> str:
     found["shape"] = list(of.shape)
     if of.weak:
         found["weak"] = True
-    if of.placement is not None:
+    if type(of.placement) is str:
+        found["sharding"] = json.loads(of.placement)
+    elif of.placement is not None:
         found["device"] = of.placement
     return _text(found)
 
@@ -263,38 +274,30 @@ _MOST_SIGNATURES = 256
 # Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
 _FULL = "too many signatures were recorded"
+_NO_CALL = "they were compiled ahead of time, or under a transformation"
 # Flags of code that takes ``*args`` or ``**kwargs``.
 _VARIABLE = 0x04 | 0x08
 
 
+@dataclass(slots=True)
 class Recorded:
     """
-    The signatures of one function label.
+    The signatures of one function label: compiles and seconds, by signature in JSON.
 
     Args:
         module: where the function is defined, empty if it cannot be imported.
         qualname: its name there.
         parameters: names of its parameters, if known.
         options: its options of `jax.jit`.
-
-    Attributes:
-        signatures: compiles and seconds, by signature in JSON.
         omitted: signatures that are missing, by reason.
     """
 
-    def __init__(
-        self,
-        module: str,
-        qualname: str,
-        parameters: tuple[str, ...] | None,
-        options: dict[str, str],
-    ) -> None:
-        self.module = module
-        self.qualname = qualname
-        self.parameters = parameters
-        self.options = options
-        self.signatures: dict[str, tuple[int, float]] = {}
-        self.omitted: Counter[str] = Counter()
+    module: str = ""
+    qualname: str = ""
+    parameters: tuple[str, ...] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    omitted: Counter[str] = field(default_factory=Counter)
 
 
 class SignatureRecorder:
@@ -372,31 +375,37 @@ class SignatureRecorder:
             "omitted": sum(sum(record.omitted.copy().values()) for record in records),
         }
 
-    def document(self, calls: Callable[[str, Any], float | None]) -> Document:
+    def document(
+        self,
+        seen: Callable[[str, RecordedSignature], RecordedSignature],
+        built: Mapping[str, int],
+    ) -> Document:
         """
         Return everything recorded so far.
 
         Args:
-            calls: returns the estimated calls of a function with these arguments.
+            seen: adds to a signature of a function what is known of its calls.
+            built: programs of the program's functions, however they were compiled.
         """
-        from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
-
         functions = []
-        for name, record in sorted(self._functions.copy().items()):
+        records = self._functions.copy()
+        for name in built.keys() - records:
+            records[name] = Recorded()
+        for name, record in sorted(records.items()):
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
-                times = count, seconds, calls(name, (args, kwargs))
-                found = document.RecordedSignature(tuple(args), kwargs, *times)
-                signatures.append(found)
+                found = RecordedSignature(tuple(args), kwargs, count, seconds)
+                signatures.append(seen(name, found))
             where = name, record.module, record.qualname, record.parameters
             omitted = dict(record.omitted.copy())
+            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
+            if (others := built.get(name, 0) - recorded) > 0:
+                omitted[_NO_CALL] = others
             functions.append(
-                document.RecordedFunction(
-                    *where, record.options, tuple(signatures), omitted
-                )
+                RecordedFunction(*where, record.options, tuple(signatures), omitted)
             )
-        return document.Document(self._versions(), _main(), tuple(functions))
+        return Document(self._versions(), _main(), tuple(functions))
 
     def _versions(self) -> dict[str, str]:
         platform = self._jax.default_backend() if self._functions else ""
@@ -420,47 +429,3 @@ def _main() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     name = getattr(spec, "name", "")
     return name if type(name) is str else ""
-
-
-# As many leaves as samples are distinguished by.
-_LEAVES = 256
-
-
-def estimated_calls(
-    counts: Mapping[str, int],
-    sampled: Mapping[tuple[str, str], int],
-    name: str,
-    signature: Any,
-) -> float | None:
-    """
-    Return the estimated number of calls of a function with one signature: its fraction
-    of the sampled calls; `None` if none was sampled.
-
-    Args:
-        counts: calls by function.
-        sampled: sampled calls by function and arrays.
-        name: of the function.
-        signature: its arguments, as in a file.
-    """
-    total = sum(count for (called, _), count in sampled.items() if called == name)
-    if not total:
-        return None
-    leaves: list[Any] = []
-    _collect(signature, leaves)
-    words = [f"{leaf['dtype']}{leaf['shape']}" for leaf in leaves[-_LEAVES:]]
-    share = sampled.get((name, " ".join(words)), 0) / total
-    return round(counts.get(name, 0) * share, 1)
-
-
-def _collect(node: Any, into: list[Any]) -> None:
-    """Append the arrays of *node*, in order, to *into*."""
-    if isinstance(node, dict):
-        if "shape" in node:
-            if node["kind"] in ARRAYS:
-                into.append(node)
-            return
-        for value in node.values():
-            _collect(value, into)
-    elif isinstance(node, (list, tuple)):
-        for value in node:
-            _collect(value, into)

@@ -200,7 +200,7 @@ def stalls(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     yield current.panel("Oldest compile in progress")
-    yield compiles.debug(slos).panel("Persistent cache hit rate")
+    yield compiles.debug(slos).panel("Warm-up, and compiles after it")
     yield current.panel("Recompiles by cause")
 
 

@@ -24,6 +24,8 @@ libraries that recognise jitted functions by that name
     yyyyy <jitted>.__class__.PjitFunction
 compiles before a budget started
     yyyyy <jitted>._cache_size
+which programs of a warm-up are used
+    yyyyy <jitted>._clear_cache
 the function label of compiles ahead of time
     yyyyy <jitted>._fun
     -yyyy <jitted>._jit_info
