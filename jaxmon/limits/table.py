@@ -160,8 +160,8 @@ class ProcessLimits:
     host_full_within = duration("1d", "... if it would fill that of the host so soon.")
     memory_worth = ratio(
         0.1,
-        "Fraction of device memory, or of the arguments of a program if that is not "
-        "known, that is held in vain to be a finding.",
+        "Fraction of device memory, or of what a program needs if that is not known, "
+        "that is held in vain to be a finding.",
     )
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(

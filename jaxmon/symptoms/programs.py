@@ -79,7 +79,8 @@ def _whole(snapshot: Snapshot) -> Iterator[Finding]:
         program = function.program
         if (found := program.whole) is None:
             continue
-        memory = min(limits, default=program.argument_bytes or found.bytes)
+        needed = (program.argument_bytes, program.output_bytes, program.temporary_bytes)
+        memory = min(limits, default=sum(filter(None, needed)))
         before = largest.get(found.where or function.name)
         least = before[0] if before else snapshot.limits.memory_worth * memory
         if found.bytes >= least:

@@ -135,7 +135,7 @@ def waiting(x, index):
 def test_what_runs_one_branch_is_silent():
     """
     Without vmap, or with one condition for the batch; and what is not known, if a loop
-    runs any number of times, or a gradient has more than the branches.
+    runs any number of times. A gradient has more than the branches.
     """
     alone = jaxpr_of(choice, BATCH[0], INDEX[0])
     shared = jaxpr_of(jax.vmap(choice, in_axes=(0, None)), BATCH, INDEX[0])
@@ -146,7 +146,7 @@ def test_what_runs_one_branch_is_silent():
     grad = jax.vmap(jax.grad(lambda x, i: choice(x, i).sum()))
     found = selected(jaxpr_of(grad, BATCH, INDEX), LINES)
     assert found is not None
-    assert found.ratio < 0.5
+    assert 0.2 < found.ratio < 0.9
 
 
 LARGE, PART = (1024, 512), (256, 512)

@@ -113,6 +113,8 @@ class _BranchReader:
         if _SELECTS not in names or not begins or len(begins) % number:
             return
         where = self._lines.place_of(equations[places[0]].source_info.traceback)
+        if not where:
+            return
         shape = equations[begins[0]].outvars[0].aval.shape
         before = self.vain.get(where, Selected(where, number, *shape[:1]))
         vain, added = before.ratio, set(places)

@@ -66,6 +66,8 @@ def _uneven(
         equation = None if is_literal(variable) else made.get(variable)
         if equation is None or not _is_whole(variable, shape):
             continue
+        if not (where := lines.place_of(equation.source_info.traceback)):
+            continue
         sharding = equation.params.get("sharding")
         axes = getattr(getattr(sharding, "mesh", None), "shape", {})
         parts = [
@@ -78,7 +80,7 @@ def _uneven(
             arrays=(*found.arrays, kind_of(variable)),
             bytes=found.bytes + bytes_of(variable) * (1 - 1 / prod(parts)),
             parts=prod(parts),
-            where=lines.place_of(equation.source_info.traceback),
+            where=where,
         )
     arrays = tuple(dict.fromkeys(found.arrays))
     return found.replace(arrays=arrays) if arrays else None
