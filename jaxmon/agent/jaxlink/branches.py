@@ -9,6 +9,7 @@ of branches are not. Outside of `vmap`, these calls are one operation.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
 from itertools import pairwise
 from typing import Any
@@ -119,11 +120,13 @@ class _BranchReader:
         before = self.vain.get(where, Selected(where, number, *shape[:1]))
         vain, added = before.ratio, set(places)
         for first in range(0, len(begins), number):
-            after = begins[first + number :]
-            end = max(at for at in places if not after or at < after[0])
+            bounds = begins[first : first + number + 1]
+            # Before the next call, if there is one, the last selection is the end.
+            after = bounds[number] if bounds[number:] else len(equations)
+            bounds[number:] = [places[bisect_left(places, after) - 1]]
             branches = [
                 sum(work[at] for at in range(low, high) if at not in added)
-                for low, high in pairwise([*begins[first : first + number], end])
+                for low, high in pairwise(bounds)
             ]
             vain += times * (sum(branches) - min(branches))
         self.vain[where] = before.replace(ratio=vain)
