@@ -205,3 +205,15 @@ class Errors(Fact):
             for path in self.oom_reports
             if path
         ]
+
+
+class Draws(Fact):
+    """
+    A line of the program that draws random numbers outside of jitted functions: how
+    often, and how many *samples*, the latest, had the *same* key, over so many draws.
+    """
+
+    place: str = ""
+    draws: int = 0
+    samples: int = 0
+    same: int = 0

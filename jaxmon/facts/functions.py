@@ -90,57 +90,11 @@ class Requests(Fact):
     miss: int = 0
 
 
-class Cache(Fact):
-    """
-    The persistent compilation cache.
-
-    Attributes:
-        functions: the requests for programs of each function.
-        saved_seconds: compile time of hits, each rounded down to whole seconds, less
-            the time to retrieve them; negative if that took longer.
-    """
-
-    enabled: bool | None = None
-    directory: str | None = ""
-    requests: Requests = Requests()
-    functions: Mapping[str, Requests] = NOTHING
-    writes: int = 0
-    errors: Mapping[str, int] = NOTHING
-    saved_seconds: float = 0.0
-    size_bytes: float | None = None
-    entries: int | None = None
-    obstacles: tuple[Obstacle, ...] = ()
-
-
-class Signatures(Fact):
-    """
-    What functions were compiled for.
-
-    Attributes:
-        recorded: signatures that another process can compile ahead.
-        omitted: compiles whose signature cannot be recorded.
-        warmed: signatures that this process was warmed up with.
-        failed: those that it could not be warmed up with.
-    """
-
-    recorded: int = 0
-    omitted: int = 0
-    warmed: int = 0
-    failed: int = 0
-
-
 class Phase(Fact):
     """One phase of compiling: how long it took in all, and how often it ran."""
 
     seconds: float = 0.0
     count: int = 0
-
-
-class Compiling(Fact):
-    """Compiles that are running."""
-
-    count: int = 0
-    oldest_seconds: float = 0.0
 
 
 class Checks(Fact):
@@ -273,16 +227,35 @@ class Folded(Fact):
     programs: int = 0
 
 
-class Draws(Fact):
+class Captured(Fact):
     """
-    A line of the program that draws random numbers outside of jitted functions: how
-    often, and how many *samples*, the latest, had the *same* key, over so many draws.
+    Arrays that a function takes from around it, so that they are constants.
+
+    Attributes:
+        where: the line of the program that first uses the *largest*, of that type and
+            shape, and *callers*, those that call it.
+        bytes: of all *arrays*, so many.
+        programs: number of programs of the function that have such constants.
     """
 
-    place: str = ""
-    draws: int = 0
-    samples: int = 0
-    same: int = 0
+    where: str = ""
+    callers: tuple[str, ...] = ()
+    largest: str = ""
+    bytes: float = 0.0
+    arrays: int = 0
+    programs: int = 0
+
+
+class Selected(Fact):
+    """
+    Branches that are all computed, since `jax.vmap` selects: *where* they are called,
+    how many *branches*, for which *batch*, and the *ratio* of all but the cheapest.
+    """
+
+    where: str = ""
+    branches: int = 0
+    batch: int = 0
+    ratio: float = 0.0
 
 
 class Copied(Fact):
@@ -315,6 +288,27 @@ class Copied(Fact):
         return self.copying / max(self.copying + self.others, 1)
 
 
+class WholeArrays(Fact):
+    """
+    Arrays that each device holds whole, though they could be divided.
+
+    Attributes:
+        cause: ``state``, beside an argument that is divided, or ``uneven``, for a
+            constraint asks for parts that are not equal.
+        arrays: names of arguments, or types and shapes of results.
+        bytes: that a device would not hold if they were divided into *parts*.
+        like: the argument that is divided.
+        where: the line of the constraint.
+    """
+
+    cause: str = ""
+    arrays: tuple[str, ...] = ()
+    bytes: float = 0.0
+    parts: int = 0
+    like: str = ""
+    where: str = ""
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -331,6 +325,9 @@ class Program(Fact):
         double_at: the line of the program that enables float64, if one does.
         unrolled: the loop that is most of it, if one is.
         folded: what it computes of constants, if it does.
+        captured: arrays that it takes from around the function, if they are large.
+        selected: branches that it computes in vain, if it does.
+        whole: arrays that each device holds whole, though it need not.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -353,6 +350,9 @@ class Program(Fact):
     double_at: str = ""
     unrolled: Unrolled | None = None
     folded: Folded | None = None
+    captured: Captured | None = None
+    selected: Selected | None = None
+    whole: WholeArrays | None = None
     copied: Copied = Copied()
 
 

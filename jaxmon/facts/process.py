@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jaxmon.facts.cache import Cache, Compiling, Signatures
 from jaxmon.facts.events import (
+    Draws,
     Errors,
     EventFact,
     ReadyProcess,
@@ -13,7 +15,7 @@ from jaxmon.facts.events import (
     Tracing,
     Warned,
 )
-from jaxmon.facts.functions import Cache, Compiling, Draws, FunctionFact, Signatures
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.marked import (
     Checkpoints,
     Loop,

@@ -46,6 +46,11 @@ class ProcessLimits:
     folded_steps = count(
         100_000, "Elements that XLA computes of constants for each second of a compile."
     )
+    captured_bytes = count(
+        100_000_000,
+        "Bytes of arrays that a function takes from around it for which a compile "
+        "takes a second longer.",
+    )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."
     )
@@ -153,6 +158,11 @@ class ProcessLimits:
         "How long the memory of a process must grow to be said without its cause, ...",
     )
     host_full_within = duration("1d", "... if it would fill that of the host so soon.")
+    memory_worth = ratio(
+        0.1,
+        "Fraction of device memory, or of what a program needs if that is not known, "
+        "that is held in vain to be a finding.",
+    )
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,

@@ -15,6 +15,7 @@ from jaxmon.symptoms import (
     job,
     memory,
     monitoring,
+    programs,
     recompiles,
     replicas,
     requests,
@@ -32,7 +33,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 _FAMILIES = (
     *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
-    *(serving, recompiles, time, starts, job, hardware, monitoring),
+    *(serving, recompiles, programs, time, starts, job, hardware, monitoring),
 )
 
 SYMPTOMS: Mapping[str, Symptom] = {

@@ -43,7 +43,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts import functions as facts
+    from jaxmon.facts import cache, functions
 
 _EVERY = 30.0
 _THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
@@ -237,15 +237,15 @@ class PersistentCache(Part):
         by_function = {"cache": lambda: self.snapshot().functions}
         return Explanation({"cache": self.snapshot}, by_function)
 
-    def snapshot(self) -> facts.Cache:
+    def snapshot(self) -> cache.Cache:
         """
         Return the statistics, in total and by function, and the obstacles as text.
         """
-        from jaxmon.facts import functions as facts  # noqa: PLC0415 - on request
+        from jaxmon.facts import cache  # noqa: PLC0415 - on request
 
         config = self._jax.config
         listing = self._watch.listing
-        return facts.Cache(
+        return cache.Cache(
             enabled=bool(config.jax_enable_compilation_cache),
             directory=self._jax.configured,
             requests=_counted(self._requests),
@@ -313,7 +313,7 @@ class PersistentCache(Part):
             self._queued = True
             self._worker.submit(self.scan)
 
-    def _obstacles(self) -> list[facts.Obstacle]:
+    def _obstacles(self) -> list[functions.Obstacle]:
         from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415
 
         jax, listing = self._jax, self._watch.listing
@@ -364,10 +364,10 @@ def _tallies() -> dict[str, Tally]:
     return {"hit": Tally(), "miss": Tally()}
 
 
-def _counted(tallies: Mapping[str, Tally]) -> facts.Requests:
-    from jaxmon.facts import functions as facts  # noqa: PLC0415 - on request
+def _counted(tallies: Mapping[str, Tally]) -> functions.Requests:
+    from jaxmon.facts import functions  # noqa: PLC0415 - on request
 
-    return facts.Requests(**{name: tally.value for name, tally in tallies.items()})
+    return functions.Requests(**{name: tally.value for name, tally in tallies.items()})
 
 
 def _family(metric: Metric, tallies: dict[str, Tally]) -> Family:

@@ -28,6 +28,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import monotonic
 from jaxmon.facts import functions as facts
+from jaxmon.facts.events import Draws
 
 
 SITE = "keys"
@@ -158,11 +159,11 @@ class KeyPart(Part):
         """Return the keys that functions and lines draw from."""
         return Explanation({"draws": self.draws}, {"keys": self.snapshot})
 
-    def draws(self) -> tuple[facts.Draws, ...]:
+    def draws(self) -> tuple[Draws, ...]:
         """Return how long each line has had the same key."""
         return tuple(
             [
-                facts.Draws(
+                Draws(
                     place,
                     draws=line.draws,
                     samples=line.key.samples,

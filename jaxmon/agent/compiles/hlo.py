@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.loaded_programs import copy_bytes
 
+
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 # Hex digits of a fingerprint: 64 bits distinguish the programs of a fleet.
 _DIGITS = 16
@@ -50,6 +52,8 @@ class Hlo(NamedTuple):
         text: length of the text.
         copy: bytes that a copy of the program takes in memory while it is made.
         copies: those of arguments that each call makes.
+        shapes: of what a device has of each argument, and of each result, if there are
+            several devices.
     """
 
     fingerprint: str | None
@@ -61,6 +65,7 @@ class Hlo(NamedTuple):
     text: int = 0
     copy: int = 0
     copies: tuple[executables.ArgumentCopy, ...] = ()
+    shapes: tuple[Shapes, ...] = ()
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -78,6 +83,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     devices, promotes, double = 1, False, False
     length = copy = 0
     copies: list[executables.ArgumentCopy] = []
+    shapes: tuple[Shapes, ...] = ()
     for text in texts:
         length += len(text)
         copy += copy_bytes([text])
@@ -88,6 +94,9 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         copies += executables.argument_copies(text)
         head = text.partition("\n")[0]
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
+        if devices > 1:
+            types = head.partition("entry_computation_layout=")[2].split("->")
+            shapes = tuple(map(_shapes, types))
         # Few programs compute in float64, and the search takes milliseconds.
         if "f64[" in text:
             promotes = promotes or (
@@ -97,7 +106,15 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
         *(fingerprint, instructions, fusions, devices, promotes, double, length, copy),
-        tuple(copies),
+        *(tuple(copies), shapes),
+    )
+
+
+def _shapes(types: str) -> Shapes:
+    """Return the shapes in *types*, such as ``{(f32[6,256]{1,0}, s32[])``."""
+    return tuple(
+        tuple(int(length) for length in lengths.split(",") if length)
+        for lengths in re.findall(r"\w\[([\d,]*)\]", types)
     )
 
 

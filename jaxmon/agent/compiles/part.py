@@ -52,7 +52,7 @@ from jaxmon.indicators.work import compile_begins
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
     from jaxmon.agent.recompiles.finder import CauseFinder
-    from jaxmon.facts.functions import Compiling
+    from jaxmon.facts.cache import Compiling
     from jaxmon.indicators.figures import Indicators
 
 
@@ -322,7 +322,7 @@ class Compiles(Part):
         return Explanation({"compiling": self._progress})
 
     def _progress(self) -> Compiling:
-        from jaxmon.facts.functions import Compiling  # noqa: PLC0415 - on request
+        from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
 
         running, oldest, _ = self.in_progress()
         return Compiling(running, oldest)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
@@ -27,7 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.folding import folded
+from jaxmon.agent.jaxlink.folding import captured, folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     HloPage,
@@ -59,6 +59,8 @@ _MOST_UNREAD = 4096
 
 # Equations of programs that may contain an unrolled loop.
 _LARGE = 300
+# Facts that a new program replaces.
+_OF_THE_LATEST = ("unrolled", "selected", "whole")
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -73,6 +75,10 @@ _METRICS = {
     "fusions": catalog.PROGRAM_FUSIONS,
     "instructions": catalog.PROGRAM_INSTRUCTIONS,
     "devices": catalog.PROGRAM_DEVICES,
+}
+_CONSTANTS: dict[str, tuple[Callable[..., Any], Callable[..., float]]] = {
+    "folded": (folded, lambda found: found.steps),
+    "captured": (captured, lambda found: found.bytes),
 }
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
@@ -100,15 +106,16 @@ class _Record:
     """The programs of one function."""
 
     __slots__ = (
-        *("double", "figures", "fingerprint", "finished", "folded", "is_read"),
-        *("programs", "samples", "seen", "unrolled"),
+        *("contents", "double", "figures", "fingerprint", "finished", "is_read"),
+        *("programs", "samples", "seen", "shapes"),
     )
 
     def __init__(self) -> None:
         self.programs = 0
         self.double = False
         self.seen: set[str] = set()
-        self.folded: facts.Folded | None = None
+        # What is in its programs, by the name of the fact.
+        self.contents: dict[str, Any] = {}
         self.is_read = False
         self.finished = 0.0
         self.begin(0.0)
@@ -120,7 +127,10 @@ class _Record:
         """Forget the latest program: another one has *finished*."""
         self.finished = max(finished, self.finished)
         self.fingerprint: str | None = None
-        self.unrolled: facts.Unrolled | None = None
+        # Of what a device has of arguments and results.
+        self.shapes: tuple[Any, ...] = ()
+        for name in _OF_THE_LATEST:
+            self.contents.pop(name, None)
         self.figures: dict[str, float] = {}
         self.samples = {}
 
@@ -255,10 +265,7 @@ class Programs(Part):
                 }
                 if record.double:
                     given |= self._enabled
-                if record.unrolled:
-                    given["unrolled"] = record.unrolled
-                if record.folded:
-                    given["folded"] = record.folded
+                given |= record.contents.copy()
                 found[function.name] = facts.Program(**given)
         return found
 
@@ -301,25 +308,33 @@ class Programs(Part):
             self._worker.drain(_SCRAPE_SECONDS)
         return self._records.copy()
 
-    def _unrolled(self, function: Function, jaxpr: Any) -> facts.Unrolled | None:
-        """Return the loop of Python that is most of *jaxpr*, if it is a large one."""
-        if executables.size_of(jaxpr) < _LARGE or not function.is_users:
-            return None
-        from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+    def _contents(
+        self, function: Function, record: _Record, jaxpr: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what the latest program of *function* contains, by name of the fact."""
+        from jaxmon.agent.jaxlink.branches import selected  # noqa: PLC0415 - takes time to load
 
-        began = thread_time()
-        found = unrolled(jaxpr, function.place, self._lines)
-        self._budget.spend(began)
-        return found
+        yield "selected", selected(jaxpr, self._lines)
+        if record.shapes:
+            from jaxmon.agent.jaxlink.placement import whole  # noqa: PLC0415 - on one device, nothing is
 
-    def _note_folded(self, record: _Record, jaxpr: Any) -> None:
-        """Note what XLA has computed of constants, for one more program."""
+            yield "whole", whole(jaxpr, record.shapes, self._lines)
+        if executables.size_of(jaxpr) >= _LARGE:
+            from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+
+            yield "unrolled", unrolled(jaxpr, function.place, self._lines)
+
+    def _note_constants(self, record: _Record, jaxpr: Any) -> None:
+        """Note the constants of one more program, if its *jaxpr* is known."""
+        if jaxpr is None:
+            return
         began = thread_time()
-        found, before = folded(jaxpr, self._lines), record.folded
-        if found is not None:
-            most = max(found, before or found, key=lambda of: of.steps)
-            programs = (before.programs if before else 0) + 1
-            record.folded = most.replace(programs=programs)
+        for name, (read, size) in _CONSTANTS.items():
+            found, before = read(jaxpr, self._lines), record.contents.get(name)
+            if found is not None:
+                most = max(found, before or found, key=size)
+                programs = (before.programs if before else 0) + 1
+                record.contents[name] = most.replace(programs=programs)
         self._budget.spend(began)
 
     @functools.cached_property
@@ -357,6 +372,8 @@ class Programs(Part):
         facts: dict[str, float] = {}
         # How many devices it runs on is in its text, or clear.
         is_read = self._budget.covers() or self._jax.process_count() > 1
+        # That takes less than its FLOPs, and later not every program is read.
+        self._note_constants(self._records[function], lowered.jaxpr)
         if is_read:
             facts = self._described(function, executable, finished)
             self._note_jaxpr(function, lowered.jaxpr)
@@ -376,8 +393,11 @@ class Programs(Part):
         self._copies.note_jaxpr(function, jaxpr)
         if jaxpr is not None:
             record = self._records[function]
-            record.unrolled = self._unrolled(function, jaxpr)
-            self._note_folded(record, jaxpr)
+            began = thread_time()
+            if function.is_users:
+                contents = self._contents(function, record, jaxpr)
+                record.contents.update((k, v) for k, v in contents if v is not None)
+            self._budget.spend(began)
 
     def _described(
         self, function: Function, executable: Any, finished: float
@@ -413,6 +433,7 @@ class Programs(Part):
             if is_latest:
                 record.fingerprint = None if text is None else text.fingerprint
                 record.double |= text is not None and text.double
+                record.shapes = text.shapes if text else ()
                 copies = text.copies if text else ()
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, copies, executable, accessed)

@@ -12,15 +12,23 @@ from collections.abc import Iterable, Mapping
 from math import log2, prod
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink.products import UncountableError, convolution
+from jaxmon.agent.jaxlink.products import (
+    UncountableError,
+    bytes_of,
+    convolution,
+    elements,
+)
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.facts.functions import Folded
+from jaxmon.agent.jaxlink.transforms import jaxprs_of
+from jaxmon.facts.functions import Captured, Folded
 from jaxmon.host.sources import display_path
 
 
 # Smaller arrays than that take no time, whatever is done with them.
 _SMALLEST = 1000
 _MOST_EQUATIONS, _MOST_CALLERS = 20_000, 3
+# Fewer bytes of constants take no time to copy either.
+_LEAST_BYTES = 1 << 20
 # XLA computes prefix sums in windows of so many elements.
 _WINDOW = 16
 _CUMULATIVE = frozenset(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
@@ -47,20 +55,50 @@ def folded(jaxpr: Any, lines: SourceLineFinder) -> Folded | None:
         jaxpr: of a function.
         lines: knows whose files are whose.
     """
-    constants = [var for var in jaxpr.constvars if _size(var) >= _SMALLEST]
+    constants = [var for var in jaxpr.constvars if elements(var) >= _SMALLEST]
     if not constants or len(jaxpr.eqns) > _MOST_EQUATIONS:
         return None
     work, _ = _walk(jaxpr, constants)
     if not work:
         return None
     most = max(work, key=lambda of: of.steps)
-    largest = max(constants, key=_size)
+    largest = max(constants, key=elements)
     return Folded(
         where=lines.place_of(most.equation.source_info.traceback),
         callers=_callers(most.equation, lines),
         operation=most.operation,
-        constant=f"{largest.aval.dtype}{list(largest.aval.shape)}".replace(" ", ""),
+        constant=kind_of(largest),
         steps=int(sum(of.steps for of in work)),
+        programs=1,
+    )
+
+
+def captured(jaxpr: Any, lines: SourceLineFinder) -> Captured | None:
+    """
+    Return the constants of *jaxpr*, and of those it calls, if they are large: XLA gets
+    them as part of the program. Takes a microsecond per equation.
+
+    Args:
+        jaxpr: of a function.
+        lines: knows whose files are whose.
+    """
+    arrays = [
+        (var, inside)
+        for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS)
+        for var in inside.constvars
+    ]
+    total = sum(bytes_of(var) for var, _ in arrays)
+    if total < _LEAST_BYTES:
+        return None
+    largest, inside = max(arrays, key=lambda array: bytes_of(array[0]))
+    uses = (of for of in inside.eqns if any(var is largest for var in of.invars))
+    use = next(uses, None)
+    return Captured(
+        where=lines.place_of(use.source_info.traceback) if use else "",
+        callers=_callers(use, lines) if use else (),
+        largest=kind_of(largest),
+        bytes=total,
+        arrays=len(arrays),
         programs=1,
     )
 
@@ -72,11 +110,11 @@ def _walk(jaxpr: Any, constants: Iterable[Any]) -> tuple[list[_Work], list[bool]
     """
     fixed, work = set(constants), []
     for equation in jaxpr.eqns:
-        inputs = [var for var in equation.invars if not _is_literal(var)]
+        inputs = [var for var in equation.invars if not is_literal(var)]
         if not inputs or not fixed.issuperset(inputs):
             continue
         name = equation.primitive.name
-        inner = _called(equation.params)
+        inner = called(equation.params)
         if name in _LOOPS or equation.effects:
             continue
         if inner is None:
@@ -89,19 +127,19 @@ def _walk(jaxpr: Any, constants: Iterable[Any]) -> tuple[list[_Work], list[bool]
         work += [_Work(of.steps, of.operation, equation) for of in found]
         outputs = zip(equation.outvars, results, strict=False)
         fixed.update(var for var, is_fixed in outputs if is_fixed)
-    return work, [_is_literal(var) or var in fixed for var in jaxpr.outvars]
+    return work, [is_literal(var) or var in fixed for var in jaxpr.outvars]
 
 
 def _steps(name: str, equation: Any) -> float:
     """Return how often XLA runs a small program for an operation; 0 if it does not."""
     parameters, times = equation.params, 0.0
-    size = max(map(_size, equation.outvars), default=0)
+    size = max(map(elements, equation.outvars), default=0)
     if name in _CUMULATIVE:
         times = min(_WINDOW, equation.invars[0].aval.shape[parameters["axis"]])
     elif name.startswith("reduce_window"):
         times = prod(parameters["window_dimensions"])
     elif name.startswith(_SCATTERS):
-        size, times = max(map(_size, equation.invars), default=0), 1
+        size, times = max(map(elements, equation.invars), default=0), 1
     elif name == "sort":
         times = log2(max(size, 2))
     elif name == "conv_general_dilated":
@@ -120,7 +158,7 @@ def _callers(equation: Any, lines: SourceLineFinder) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places[1 : 1 + _MOST_CALLERS]))
 
 
-def _called(parameters: Mapping[str, Any]) -> Any:
+def called(parameters: Mapping[str, Any]) -> Any:
     """Return the jaxpr that an operation with these *parameters* runs, if any."""
     for name in ("jaxpr", "call_jaxpr"):
         jaxpr = getattr(parameters.get(name), "jaxpr", parameters.get(name))
@@ -129,11 +167,11 @@ def _called(parameters: Mapping[str, Any]) -> Any:
     return None
 
 
-def _is_literal(variable: Any) -> bool:
+def is_literal(variable: Any) -> bool:
+    """Return whether it is no variable, but a constant in its place."""
     return hasattr(variable, "val")
 
 
-def _size(variable: Any) -> int:
-    """Return the number of elements; 0 if a dimension is not known."""
-    shape = getattr(variable.aval, "shape", ())
-    return prod(shape) if all(isinstance(size, int) for size in shape) else 0
+def kind_of(variable: Any) -> str:
+    """Return its type and shape, such as ``float32[400,400]``."""
+    return f"{variable.aval.dtype}{list(variable.aval.shape)}".replace(" ", "")

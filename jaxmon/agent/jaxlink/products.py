@@ -21,6 +21,18 @@ class UncountableError(Exception):
     """The FLOPs of an operation do not follow from what its equation has."""
 
 
+def elements(variable: Any) -> int:
+    """Return the number of elements; 0 if a dimension is not known."""
+    shape = getattr(variable.aval, "shape", ())
+    return prod(shape) if all(isinstance(size, int) for size in shape) else 0
+
+
+def bytes_of(variable: Any) -> int:
+    """Return its bytes; 0 if a dimension or the type is not known."""
+    dtype = getattr(variable.aval, "dtype", None)
+    return elements(variable) * getattr(dtype, "itemsize", 0)
+
+
 def dot(equation: Any) -> float:
     """Return the FLOPs of a ``dot_general``."""
     left, right = _shapes(equation)

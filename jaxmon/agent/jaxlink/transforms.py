@@ -166,6 +166,23 @@ def jaxprs_in(equation: Any) -> Iterator[tuple[str, Any]]:
                 yield name, jaxpr
 
 
+def jaxprs_of(jaxpr: Any, most: int) -> Iterator[Any]:
+    """
+    Yield *jaxpr* and all that it runs, each once, until *most* equations were looked
+    at.
+    """
+    waiting, seen = [jaxpr], {id(jaxpr)}
+    while waiting and most > 0:
+        inside = waiting.pop()
+        most -= len(inside.eqns)
+        yield inside
+        for equation in inside.eqns:
+            for _, inner in jaxprs_in(equation):
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    waiting.append(inner)
+
+
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path
 _IMPLEMENTATION = "_pjit_call_impl_python"
 _MAX_STEPS = 300

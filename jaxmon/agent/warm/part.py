@@ -17,7 +17,6 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.warm.ready import Readiness
 from jaxmon.exposition.families import Family, Tally, gauge, series
-from jaxmon.facts.functions import Signatures
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
 from jaxmon.host.sources import display_path
@@ -26,6 +25,7 @@ from jaxmon.host.sources import display_path
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import SignatureRecorder
     from jaxmon.agent.warm.uses import WarmedPrograms
+    from jaxmon.facts.cache import Signatures
     from jaxmon.facts.signatures import RecordedSignature
 
 
@@ -131,6 +131,8 @@ class WarmStarts(Part):
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
         counts = self.recorder.explain() if self._recorders else {}
+        from jaxmon.facts.cache import Signatures  # noqa: PLC0415 - on request
+
         return Signatures(
             **counts, **{name: n.value for name, n in self.warmed.items()}
         )

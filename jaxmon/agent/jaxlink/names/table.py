@@ -232,8 +232,12 @@ FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS
 loops that were unrolled into a program
     yyyyy <equation>.source_info.traceback.raw_frames
     yyyyy <equation>.source_info.name_stack
-operations on constants, which compiles compute
+operations on constants, which compiles compute; arrays that are constants
     yyyyy <jaxpr>.constvars
+branches that are all computed under jax.vmap
+    yyyyy jax._src.lax.control_flow.conditionals
+names of arrays that each device holds whole
+    yyyyy <jaxpr>.debug_info.arg_names
 FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS | group axes of a shard_map
     ---yy <shard_map>.newly_manual_axes
     -yy-- <shard_map>.manual_axes

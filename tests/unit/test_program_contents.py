@@ -1,0 +1,244 @@
+"""What is found in jaxprs: constants, branches under vmap, arrays held whole."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxmon.agent.compiles.hlo import read_hlo
+from jaxmon.agent.jaxlink.branches import selected
+from jaxmon.agent.jaxlink.folding import captured
+from jaxmon.agent.jaxlink.placement import whole
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+
+
+LINES = SourceLineFinder(jax)
+BATCH = jnp.ones((8, 64, 64))
+INDEX = jnp.arange(8) % 3
+
+
+def jaxpr_of(fun, *given):
+    return jax.make_jaxpr(fun)(*given).jaxpr
+
+
+def at(fun, after):
+    """Return the line that comes so many *after* the first of *fun*."""
+    return f"test_program_contents.py:{fun.__code__.co_firstlineno + after}"
+
+
+TABLE = np.ones((1024, 512), np.float32)
+
+
+def inner(x):
+    return x @ TABLE  # the line
+
+
+def test_arrays_from_around_a_function_are_found():
+    """
+    Type, bytes, the line that uses the largest and those that call it, also within a
+    jitted function; an argument is none, and what is small is not worth it.
+    """
+    x = np.ones((4, 1024), np.float32)
+    found = captured(jaxpr_of(lambda x: jax.jit(inner)(x) + TABLE[:1], x), LINES)
+
+    assert found is not None
+    assert found.where.endswith(at(inner, 1))
+    assert found.largest == "float32[1024,512]"
+    assert found.bytes == TABLE.nbytes + TABLE[:1].nbytes
+    assert found.arrays == 2
+    assert captured(jaxpr_of(lambda x, table: x @ table, x, TABLE), LINES) is None
+    assert captured(jaxpr_of(lambda x: x + TABLE[:2].sum(0)[0], x), LINES) is None
+
+
+def dear(x):
+    return jax.lax.fori_loop(0, 40, lambda _, x: jnp.sin(x) + jnp.roll(x, 1), x)
+
+
+def cheap(x):
+    return x + 1
+
+
+def choice(x, index):
+    return jax.lax.cond(index > 0, dear, cheap, x)
+
+
+def choice_of_three(x, index):
+    return jax.lax.switch(index, [dear, lambda x: x, lambda x: jnp.tanh(x @ x)], x)
+
+
+def scanned(x, index):
+    return jax.lax.scan(lambda x, _: (choice(x, index), None), x, length=3)[0]
+
+
+def repeated(x, index):
+    for _ in range(3):
+        x = jnp.cos(choice(x, index))
+    return x
+
+
+def nested(x, index):
+    return jax.lax.cond(index > 1, lambda x: choice(x, index), cheap, x)
+
+
+@pytest.mark.parametrize(
+    ("fun", "line", "branches"),
+    [
+        (choice, choice, 2),
+        (jax.jit(choice), choice, 2),
+        (choice_of_three, choice_of_three, 3),
+        (scanned, choice, 2),
+        (repeated, choice, 2),
+    ],
+)
+def test_branches_that_are_all_computed_are_found(fun, line, branches):
+    """Their line, and that they are most of it, in calls, scans and loops of Python."""
+    found = selected(jaxpr_of(jax.vmap(fun), BATCH, INDEX), LINES)
+
+    assert found is not None
+    assert found.where.endswith(at(line, 1))
+    assert (found.branches, found.batch) == (branches, 8)
+    assert 0.9 < found.ratio < 1
+
+
+def test_the_cheapest_branch_is_needed():
+    """Of two branches that are as dear, half is in vain; of many, all but one."""
+
+    def of(*branches):
+        def chosen(x, index):
+            return jax.lax.switch(index, branches, x)
+
+        return selected(jaxpr_of(jax.vmap(chosen), BATCH, INDEX), LINES)
+
+    two, four = of(dear, dear), of(dear, dear, dear, dear)
+    assert two is not None
+    assert four is not None
+    assert two.ratio == pytest.approx(0.5, abs=0.03)
+    assert four.ratio == pytest.approx(0.75, abs=0.03)
+
+
+def test_one_branch_within_another_is_part_of_it():
+    """The outer choice has all of the work of the inner one."""
+    found = selected(jaxpr_of(jax.vmap(nested), BATCH, INDEX), LINES)
+
+    assert found is not None
+    assert found.ratio > 0.9
+
+
+def waiting(x, index):
+    x = jax.lax.while_loop(lambda x: x.sum() < 0, lambda x: x * 2, x)
+    return choice(x, index)
+
+
+def test_what_runs_one_branch_is_silent():
+    """
+    Without vmap, or with one condition for the batch; and what is not known, if a loop
+    runs any number of times. A gradient has more than the branches.
+    """
+    alone = jaxpr_of(choice, BATCH[0], INDEX[0])
+    shared = jaxpr_of(jax.vmap(choice, in_axes=(0, None)), BATCH, INDEX[0])
+    picked = jaxpr_of(jax.vmap(lambda x, i: jnp.where(i > 0, x, -x)), BATCH, INDEX)
+    for jaxpr in (alone, shared, picked):
+        assert selected(jaxpr, LINES) is None
+    assert selected(jaxpr_of(jax.vmap(waiting), BATCH, INDEX), LINES) is None
+    grad = jax.vmap(jax.grad(lambda x, i: choice(x, i).sum()))
+    found = selected(jaxpr_of(grad, BATCH, INDEX), LINES)
+    assert found is not None
+    assert 0.2 < found.ratio < 0.9
+
+
+LARGE, PART = (1024, 512), (256, 512)
+
+
+def adam(params, first, second, batch):
+    gradient = jax.grad(lambda params: jnp.mean((batch @ params) ** 2))(params)
+    first = jax.jit(lambda a, b: 0.9 * a + 0.1 * b)(first, gradient)
+    second = 0.999 * second + 0.001 * gradient**2
+    return params - 0.01 * first / (jnp.sqrt(second) + 1e-8), first, second
+
+
+def update(params, first, gradient):
+    first = 0.9 * first + 0.1 * gradient
+    return params - 0.01 * first, first
+
+
+GIVEN = [np.ones(LARGE, np.float32)] * 3
+ROWS = (64, 1024)
+
+
+@pytest.mark.parametrize(
+    ("fun", "taken", "returned", "found"),
+    [
+        (adam, [PART, LARGE, LARGE, ROWS], [PART, LARGE, LARGE], ("first", "second")),
+        (adam, [PART, PART, LARGE, ROWS], [PART, PART, LARGE], ("second",)),
+        # From the next call on, they are divided.
+        (adam, [PART, LARGE, LARGE, ROWS], [PART, PART, PART], ()),
+        (adam, [PART, PART, PART, ROWS], [PART, PART, PART], ()),
+        (adam, [LARGE, LARGE, LARGE, ROWS], [LARGE, LARGE, LARGE], ()),
+        # ZeRO-1: parameters are needed whole.
+        (adam, [LARGE, PART, PART, ROWS], [LARGE, PART, PART], ()),
+        (update, [LARGE, PART, LARGE], [LARGE, PART], ()),
+        # Which is which is not known.
+        (adam, [PART, LARGE, LARGE], [PART, LARGE, LARGE], ()),
+        (adam, [], [], ()),
+    ],
+)
+def test_a_state_that_is_whole_beside_its_parameters(fun, taken, returned, found):
+    """If it stays whole, and no operation needs it to be."""
+    batch = [np.ones(ROWS, np.float32)] * (fun is adam)
+    got = whole(jaxpr_of(fun, *GIVEN, *batch), (taken, returned), LINES)
+
+    assert (() if got is None else got.arrays) == found
+    if got is not None:
+        assert (got.cause, got.parts, got.like) == ("state", 4, "params")
+        assert got.bytes == len(found) * GIVEN[0].nbytes * 3 / 4
+
+
+def constrained(length):
+    mesh = Mesh(np.array(jax.devices()[:1]), ("rows",))
+    sharding = NamedSharding(mesh, PartitionSpec("rows", None))
+
+    def made(x):
+        return jax.lax.with_sharding_constraint(jnp.ones((length, 512)) * x, sharding)
+
+    jaxpr, lengths = jaxpr_of(made, 2.0), {"rows": 4}
+    # As if there were four devices.
+    fake = SimpleNamespace(mesh=SimpleNamespace(shape=lengths), spec=sharding.spec)
+    for equation in jaxpr.eqns:
+        if "sharding" in equation.params and equation.params["sharding"] is not None:
+            equation.params["sharding"] = fake
+    return jaxpr, at(made, 1)
+
+
+@pytest.mark.parametrize(
+    ("length", "returned", "is_found"),
+    [
+        (1025, (1025, 512), True),
+        (1024, (1024, 512), False),
+        (1025, (257, 512), False),
+        (101, (101, 512), False),
+    ],
+)
+def test_a_constraint_to_parts_that_are_not_equal(length, returned, is_found):
+    """If the result is large, and whole on each device."""
+    jaxpr, line = constrained(length)
+    found = whole(jaxpr, [[()], [returned]], LINES)
+
+    assert (found is not None) == is_found
+    if found is not None:
+        assert found.where.endswith(line)
+        assert (found.cause, found.parts) == ("uneven", 4)
+        assert found.arrays == (f"float32[{length},512]",)
+        assert found.bytes == length * 512 * 4 * 3 / 4
+
+
+def test_the_shapes_on_a_device_are_in_the_text_of_a_program():
+    """In the order of arguments and results; of one device, they are not read."""
+    types = "{(f32[6,8]{1,0:T(8,128)}, pred[], s32[3]{0})->(bf16[4,2]{1,0}, f32[])}"
+    head = f"HloModule jit_f, entry_computation_layout={types}, num_partitions="
+    several = read_hlo([f"{head}8\n"], comparable=True)
+
+    assert several.shapes == (((6, 8), (), (3,)), ((4, 2), ()))
+    assert read_hlo([f"{head}1\n"], comparable=True).shapes == ()

@@ -1,0 +1,135 @@
+"""Findings on what programs contain in vain."""
+
+import pytest
+
+from tests.helpers.findings import GIB, findings, function
+
+
+CAPTURED = {
+    "where": "a.py:9",
+    "callers": ["a.py:30"],
+    "largest": "float32[40000,512]",
+    "bytes": 200e6,
+    "arrays": 2,
+    "programs": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "folded", "observed", "is_found"),
+    [
+        ({}, None, 50.0, True),
+        ({"bytes": 1e6}, None, 50.0, False),
+        ({"programs": 1}, None, 50.0, False),
+        ({}, None, 90.0, False),
+        ({}, {"where": "a.py:9", "steps": 10_000_000, "programs": 3}, 50.0, False),
+    ],
+)
+def test_arrays_that_are_constants_of_programs(changes, folded, observed, is_found):
+    """If copying them takes long; what XLA computes of them is another finding."""
+    program = {"captured": {**CAPTURED, **changes}}
+    found = findings(
+        functions=function(
+            compiles={"compiled": 3},
+            recompiles={},
+            phases={"backend_compile": {"seconds": 12.0, "count": 3}},
+            program=program if folded is None else {**program, "folded": folded},
+        ),
+        process={"observed_seconds": observed, "now": 1000.0},
+    )
+
+    got = [of for of in found if of.topic == "captured"]
+    assert [(of.where, of.seconds) for of in got] == [("a.py:9", 6.0)] * is_found
+    if got:
+        assert got[0].verdict == (
+            "Compiling train.step took 12.0 s, about 6.0 s of it because 191 MiB of "
+            "arrays that the function takes from around it are constants of its "
+            "program, float32[40000,512] above all, first used at a.py:9: each compile "
+            "copies and searches them."
+        )
+        assert got[0].evidence == ("called from a.py:30",)
+
+
+@pytest.mark.parametrize(
+    ("branches", "ratio", "number", "is_found"),
+    [(2, 0.9, "both", True), (3, 0.9, "all 3", True), (2, 0.4, "both", False)],
+)
+def test_branches_that_are_all_computed(branches, ratio, number, is_found):
+    """If they may be much of the time: how much is not known, so that it is a hint."""
+    choice = {"where": "a.py:7", "branches": branches, "batch": 128, "ratio": ratio}
+    found = findings(
+        functions=function(
+            program={"selected": choice},
+            samples={"execution_mean": 0.02, "samples": 9},
+        ),
+    )
+
+    got = [of for of in found if of.topic == "selected"]
+    assert [(of.where, of.seconds) for of in got] == [("a.py:7", 0.0)] * is_found
+    if got:
+        assert got[0].verdict == (
+            f"Under jax.vmap, train.step computes {number} branches of a.py:7 for each "
+            "of 128 elements, and selects between the results: 90 % of its operations "
+            "are in branches other than the cheapest, up to about 2 min 42 s of "
+            "3 min on the device."
+        )
+
+
+STATE = {
+    "cause": "state",
+    "arrays": ["mu['w']", "mu['v']", "nu['w']", "nu['v']"],
+    "bytes": 10.0 * GIB,
+    "parts": 8,
+    "like": "p['w']",
+}
+UNEVEN = {
+    "cause": "uneven",
+    "arrays": ["float32[50257,96]"],
+    "bytes": 9.0 * GIB,
+    "parts": 4,
+    "where": "a.py:32",
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "device", "is_found"),
+    [
+        (STATE, {"limit": 80 * GIB}, True),
+        (UNEVEN, {"limit": 80 * GIB}, True),
+        (STATE, {"limit": 120 * GIB}, False),
+        (STATE, {}, True),
+    ],
+)
+def test_arrays_that_each_device_holds_whole(content, device, is_found):
+    """If that is much of its memory, or of the arguments if its size is not known."""
+    found = findings(
+        functions=function(program={"whole": content, "argument_bytes": 50.0 * GIB}),
+        memory={"devices": [{"device": 0, **device}]},
+    )
+
+    got = [of for of in found if of.topic == "whole"]
+    assert len(got) == is_found
+    verdicts = {
+        "state": (
+            "Each device holds mu['w'], mu['v'], nu['w'] and 1 other of train.step "
+            "whole, although p['w'] is divided into 8 parts, and combined with them "
+            "element by element: 10 GiB more than its part."
+        ),
+        "uneven": (
+            "Each device holds float32[50257,96] of train.step whole, although the "
+            "constraint at a.py:32 asks for 4 parts, which cannot be equal, and has no "
+            "effect on a result: 9 GiB more than its part."
+        ),
+    }
+    assert [of.verdict for of in got] == [verdicts[content["cause"]]] * is_found
+
+
+def test_one_constraint_is_one_finding():
+    """Of several functions with its results, that with most is named."""
+    functions = {
+        name: {"program": {"whole": {**UNEVEN, "bytes": size * GIB}}}
+        for name, size in (("init", 9.0), ("step", 11.0))
+    }
+    found = [of for of in findings(functions=functions) if of.topic == "whole"]
+
+    assert [of.subject for of in found] == ["step"]
