@@ -19,7 +19,13 @@ from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.misses import Compile, Miss, Misses, add_event
 from jaxmon.agent.context import Built, Context
-from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.functions import (
+    UNKNOWN,
+    CompilePhases,
+    Function,
+    active,
+    by_value,
+)
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
@@ -63,9 +69,18 @@ class _CompileThread(threading.local):
     """
     Attributes:
         latest: the compile that started last and has not been reported.
+        phases: by name, the function traced or lowered last, and its seconds.
     """
 
     latest: Compile | None = None
+
+    def __init__(self) -> None:
+        self.phases: dict[str, tuple[Function, float]] = {}
+
+    def seconds(self, phase: str, function: Function) -> float | None:
+        """Return what the last *phase* took, once; `None` if of another *function*."""
+        found = self.phases.pop(phase, None)
+        return found[1] if found and found[0] is function else None
 
 
 class Compiles(Part):
@@ -218,6 +233,7 @@ class Compiles(Part):
             traced = self._observers.tracer is not None
             ids = self._spans.phase("trace", seconds) if traced else None
             function.observe_phase("trace", seconds, ids)
+            self._thread.phases["trace"] = function, seconds
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
@@ -225,6 +241,7 @@ class Compiles(Part):
         traced = self._observers.tracer is not None
         ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
+        self._thread.phases["lower"] = function, seconds
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
@@ -253,8 +270,14 @@ class Compiles(Part):
         function = compile_.function
         if not function.internal:
             self._table.compiled.append((wall_time(), function.name))
+        phases = CompilePhases(
+            self._thread.seconds("trace", function),
+            self._thread.seconds("lower", function),
+            compile_.end[0] - compile_.started,
+            compile_.hit,
+        )
         for take in self._executable:
-            take(function, executable)
+            take(function, executable, phases)
 
     def _phase_function(
         self, phase: str, frame: FrameType, fun_name: str | None

@@ -24,15 +24,16 @@ from jaxmon import catalog
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.context import Context
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
 from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
-    HloPage,
+    LoadedPages,
     LoadedProgram,
     LoadedPrograms,
+    nothing,
 )
 from jaxmon.agent.memory.copies import ArgumentCopies
 from jaxmon.agent.part import Explanation, Part
@@ -77,10 +78,6 @@ _METRICS = {
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 
-def _nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
-
-
 class _UnreadProgram(NamedTuple):
     """
     A program that is read later.
@@ -88,11 +85,13 @@ class _UnreadProgram(NamedTuple):
     Attributes:
         function: that it was compiled for.
         finished: Unix time at which it was.
+        phases: what its compile took.
         jaxpr: returns what JAX lowered, `None` if that is gone.
     """
 
     function: Function
     finished: float
+    phases: CompilePhases
     jaxpr: Callable[[], Any]
 
 
@@ -174,7 +173,7 @@ class Programs(Part):
             limit=_WAITING,
             gather=_GATHER_SECONDS,
         )
-        self._hlo = HloPage(
+        self._pages = LoadedPages(
             context.jax, context.guard, self._worker, loaded, self._read_all
         )
         self._records: dict[Function, _Record] = {}
@@ -183,20 +182,21 @@ class Programs(Part):
         context.observers.executable.append(self.take)
 
     def pages(self) -> dict[str, Handler]:
-        """Return the endpoint that prints programs."""
-        return {"/debug/hlo": self._hlo.respond}
+        """Return the endpoints that show programs."""
+        return {"/debug/hlo": self._pages.hlo, "/debug/programs": self._pages.programs}
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""
         return {"program": self._worker.refused.value}
 
-    def take(self, function: Function, executable: Any) -> None:
+    def take(self, function: Function, executable: Any, phases: CompilePhases) -> None:
         """
         Queue an executable just compiled or loaded; called on the compiling thread.
 
         Args:
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, half a second.
+            phases: what that took.
         """
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
@@ -204,9 +204,12 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, _UnreadProgram(function, now, _nothing))
+            self._leave(identity, _UnreadProgram(function, now, phases, nothing))
             return
-        job = functools.partial(self._analyse, function, executable, now, lowered)
+        # JAX keeps what it has traced for as long as it may compile it again.
+        jaxpr = nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+        program = _UnreadProgram(function, now, phases, jaxpr)
+        job = functools.partial(self._analyse, program, executable, lowered)
         if self._worker.submit(job):
             self._queued.add()
         else:
@@ -305,7 +308,7 @@ class Programs(Part):
         """Return the loop of Python that is most of *jaxpr*, if it is a large one."""
         if executables.size_of(jaxpr) < _LARGE or not function.is_users:
             return None
-        from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+        from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small
 
         began = thread_time()
         found = unrolled(jaxpr, function.place, self._lines)
@@ -342,23 +345,23 @@ class Programs(Part):
         self._unread[identity] = program
 
     def _analyse(
-        self, function: Function, executable: Any, finished: float, lowered: Lowered
+        self, program: _UnreadProgram, executable: Any, lowered: Lowered
     ) -> None:
-        record = self._records.setdefault(function, _Record())
-        record.begin(finished)
+        record = self._records.setdefault(program.function, _Record())
+        record.begin(program.finished)
         try:
-            self._take_in(function, executable, finished, lowered)
+            self._take_in(program, executable, lowered)
         finally:
             self._read.add()
 
     def _take_in(
-        self, function: Function, executable: Any, finished: float, lowered: Lowered
+        self, program: _UnreadProgram, executable: Any, lowered: Lowered
     ) -> None:
-        facts: dict[str, float] = {}
+        function, facts = program.function, dict[str, float]()
         # How many devices it runs on is in its text, or clear.
         is_read = self._budget.covers() or self._jax.process_count() > 1
         if is_read:
-            facts = self._described(function, executable, finished)
+            facts = self._described(program, executable)
             self._note_jaxpr(function, lowered.jaxpr)
         counted = self._utilization.count(function, lowered, executable, facts)
         record = self._records[function]
@@ -367,9 +370,7 @@ class Programs(Part):
         if is_read:
             self._utilization.place(function, executable, facts)
         else:
-            # JAX keeps what it has traced for as long as it may compile it again.
-            jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
-            self._leave(id(executable), _UnreadProgram(function, finished, jaxpr))
+            self._leave(id(executable), program)
 
     def _note_jaxpr(self, function: Function, jaxpr: Any) -> None:
         """Note what is in the *jaxpr* of the latest program of *function*."""
@@ -379,14 +380,13 @@ class Programs(Part):
             record.unrolled = self._unrolled(function, jaxpr)
             self._note_folded(record, jaxpr)
 
-    def _described(
-        self, function: Function, executable: Any, finished: float
-    ) -> dict[str, float]:
+    def _described(self, program: _UnreadProgram, executable: Any) -> dict[str, float]:
         """
-        Read a program of *function*; return its figures, which are those of the
-        function if it is the latest one.
+        Read a *program*; return its figures, which are those of the function if it is
+        the latest one.
         """
         began = thread_time()
+        function, finished, phases, jaxpr = program
         try:
             options = self._printing
             texts = executables.texts(executable, options)
@@ -396,9 +396,6 @@ class Programs(Part):
         record = self._records.setdefault(function, _Record())
         record.add(None if text is None else text.fingerprint)
         figures: dict[str, float] = {}
-        if text is not None:
-            program = LoadedProgram(function, finished, text.text, text.copy)
-            self.loaded.note(executable, program)
         if function.is_users:
             is_latest = record.finished == finished
             if is_latest:
@@ -417,6 +414,10 @@ class Programs(Part):
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
+        if text is not None:
+            sizes = text.text, text.copy
+            found = LoadedProgram(function, finished, *sizes, figures, phases, jaxpr)
+            self.loaded.note(executable, found)
         self._budget.spend(began)
         return figures
 
@@ -442,14 +443,15 @@ class Programs(Part):
             if (found := self._unread.get(id(executable))) is not None
         ]
         left.sort(key=lambda item: (item[1].function.internal, -item[1].finished))
-        for executable, (function, finished, jaxpr) in left:
+        for executable, program in left:
             if not goes_on():
                 return
             if self._unread.pop(id(executable), None) is None:
                 continue
-            facts = self._described(function, executable, finished)
-            if self._records[function].finished == finished:
-                self._note_jaxpr(function, jaxpr())
+            function = program.function
+            facts = self._described(program, executable)
+            if self._records[function].finished == program.finished:
+                self._note_jaxpr(function, program.jaxpr())
                 self._utilization.place(function, executable, facts)
 
 
