@@ -42,8 +42,21 @@ _MOST_KNOWN = 4096
 _SECONDS = 0.5
 
 
-def nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
+class SeenCompile(NamedTuple):
+    """
+    How a program was compiled, or loaded.
+
+    Attributes:
+        function: that it was compiled for.
+        finished: Unix time at which it was.
+        phases: what that took.
+        jaxpr: returns what JAX lowered, `None` if that is gone.
+    """
+
+    function: Function
+    finished: float
+    phases: CompilePhases
+    jaxpr: Callable[[], Any]
 
 
 class LoadedProgram(NamedTuple):
@@ -51,25 +64,19 @@ class LoadedProgram(NamedTuple):
     What is known of a program.
 
     Attributes:
-        function: that it was compiled for, `None` if that was not seen.
-        finished: Unix time at which it was compiled or loaded, 0 if not seen.
+        seen: its compile, `None` if that was before us.
         text: length of its HLO, without metadata.
         copy: bytes that a copy of it takes in memory while it is made.
         figures: what XLA says of it, as far as that was read.
-        phases: what its compile took, `None` if not seen.
-        jaxpr: returns what JAX lowered, `None` if that is gone.
     """
 
-    function: Function | None
-    finished: float
+    seen: SeenCompile | None
     text: int
     copy: int
     figures: Mapping[str, float] = MappingProxyType({})
-    phases: CompilePhases | None = None
-    jaxpr: Callable[[], Any] = nothing
 
 
-_Found: TypeAlias = "list[tuple[Any, Function, LoadedProgram]]"
+_Found: TypeAlias = "list[tuple[Any, SeenCompile, LoadedProgram]]"
 _Maker: TypeAlias = Callable[[_Found, int, str | None], dict[str, Any]]
 
 
@@ -125,7 +132,7 @@ def _read(executable: Any, options: Any) -> LoadedProgram:
         texts = list(executables.texts(executable, options))
     except RuntimeError:  # deleted since, or its backend shows no HLO
         texts = []
-    return LoadedProgram(None, 0.0, sum(map(len, texts)), copy_bytes(texts))
+    return LoadedProgram(None, sum(map(len, texts)), copy_bytes(texts))
 
 
 def copy_bytes(texts: Iterable[str]) -> int:
@@ -222,11 +229,9 @@ class LoadedPages:
     ) -> None:
         try:
             self._read()
-            found = [
-                (executable, function, record)
-                for executable, function, record in _newest(self._loaded)
-                if name in (None, function.name)
-            ]
+            found = _newest(self._loaded)
+            if name is not None:
+                found = [item for item in found if item[1].function.name == name]
             document = make(found, newest, name)
             response = Response(json.dumps(document).encode(), "application/json")
         except Exception:  # noqa: BLE001 - our own thread; the answer says it
@@ -240,8 +245,8 @@ class LoadedPages:
     def _printed(self, found: _Found, newest: int, name: str | None) -> dict[str, Any]:
         options = executables.printing(self._jax, origins=True)
         room, programs = _MOST_TEXT if name is None else _MOST_OF_FUNCTION, []
-        for executable, function, record in found[:newest]:
-            about = {"function": function.name, "finished": record.finished}
+        for executable, seen, record in found[:newest]:
+            about = {"function": seen.function.name, "finished": seen.finished}
             programs.append(about)
             if record.text > room:
                 about["omitted"] = f"it has {record.text:,} characters"
@@ -263,15 +268,16 @@ class LoadedPages:
         lines = SourceLineFinder(self._jax)
         reader = EquationReader(lines, monotonic() + _EQUATION_SECONDS)
         programs = []
-        for _, function, record in found[:newest]:
-            read = reader.read(record.jaxpr(), function.place)
+        for _, seen, record in found[:newest]:
+            function = seen.function
+            read = reader.read(seen.jaxpr(), function.place)
             programs.append(
                 read.replace(
                     function=function.name,
                     place=function.place,
-                    finished=record.finished,
+                    finished=seen.finished,
                     analysis=from_json(Program, record.figures),
-                    **(record.phases._asdict() if record.phases else {}),
+                    **seen.phases._asdict(),
                 )
             )
         document = CompiledPrograms(SCHEMA, tuple(programs), len(found[newest:]))
@@ -284,16 +290,16 @@ def _newest(loaded: LoadedPrograms) -> _Found:
     must not be kept.
     """
     found = [
-        (executable, record.function, record)
+        (executable, record.seen, record)
         for executable, record in loaded.now()
-        if record is not None and record.function is not None
-        if not record.function.internal
+        if record is not None and record.seen is not None
+        if not record.seen.function.internal
     ]
-    found.sort(key=lambda item: -item[2].finished)
+    found.sort(key=lambda item: -item[1].finished)
     ages: list[int] = []
     seen = defaultdict[str, int](int)
-    for _, function, _ in found:
-        ages.append(seen[function.name])
-        seen[function.name] += 1
+    for _, compiled, _ in found:
+        ages.append(seen[compiled.function.name])
+        seen[compiled.function.name] += 1
     order = sorted(range(len(found)), key=ages.__getitem__)
     return [found[at] for at in order]

@@ -110,21 +110,16 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms:
         text = by_time.get(str(program.finished), {})
         missing = str(text.get("omitted", "it is no longer loaded"))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
-    return ProcessPrograms(
-        programs, costs[0], next(iter(costs[1:]), None), loaded.omitted
-    )
+    before = costs[1] if len(costs) > 1 else None
+    return ProcessPrograms(programs, costs[0], before, loaded.omitted)
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:
     """Return the label of *function*, by default that of the costliest program."""
-    names = dict.fromkeys(program.function for program in programs)
-    if function is None:
-        return next(iter(names))
-    for found in (
-        [name for name in names if name == function],
-        [name for name in names if name.endswith(f".{function}")],
-    ):
-        if len(found) == 1:
-            return found[0]
+    names = list(dict.fromkeys(program.function for program in programs))
+    wanted = names[0] if function is None else function
+    found = [name for name in names if name.endswith(f".{wanted}")]
+    if wanted in names or len(found) == 1:
+        return wanted if wanted in names else found[0]
     msg = f"{function!r} is not one function with a loaded program"
-    raise CommandError(msg, details=list(names)[:20], exit_code=2)
+    raise CommandError(msg, details=names[:20], exit_code=2)

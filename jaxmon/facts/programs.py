@@ -22,27 +22,24 @@ class TracedLine(Fact):
 
 class EquationStack(Fact):
     """
-    Equations that the same calls traced: *lines* are numbers of `LoadedProgram.lines`,
-    callers first; *count* is the sum of *primitives*.
+    Equations that the same *calls* traced, the outermost first; *count* is the sum of
+    *primitives*.
     """
 
-    lines: tuple[int, ...] = ()
+    calls: tuple[TracedLine, ...] = ()
     count: int = 0
     primitives: Mapping[str, int] = NOTHING
 
 
 class Captured(Fact):
     """
-    A constant of a program: an array that the function has from around it.
-
-    Attributes:
-        type: such as ``float32[512,512]``.
-        line: the number of the line that uses it first; `None` if unknown.
+    A constant of a program, such as ``float32[512,512]``: an array that the function
+    has from around it; and the line *at* which it is used first.
     """
 
     type: str = ""
     bytes: float = 0.0
-    line: int | None = None
+    at: TracedLine = TracedLine()
 
 
 class CompiledProgram(Fact):
@@ -74,7 +71,6 @@ class CompiledProgram(Fact):
     analysis: Program = Program()
     equations: int | None = None
     uncounted: bool = False
-    lines: tuple[TracedLine, ...] = ()
     stacks: tuple[EquationStack, ...] = ()
     captured: tuple[Captured, ...] = ()
     captured_bytes: float | None = None

@@ -339,7 +339,7 @@ def test_a_program_of_40_000_equations_is_bounded_and_quick() -> None:
     assert monotonic() - began < 5
     assert (found.equations, found.uncounted) == (40_000, False)
     assert found.stacks[0].primitives == {"mul": 20_000, "add": 20_000}
-    assert found.lines[found.stacks[0].lines[-1]].line == line_of("many")
+    assert found.stacks[0].calls[-1].line == line_of("many")
 
     found = EquationReader(finder, began).read(jaxpr, "")
     assert found.uncounted

@@ -141,6 +141,7 @@ HOSTILE = [
     TABLES % ("9" * 400, "2"),
     TABLES.replace("StackFrames\n1", f"StackFrames\n{'8' * 9}") % ("7", "7"),
     OLD.replace("source_line=9", f"source_line={'9' * 5000}"),
+    OLD.replace("[4,4]", f"[{'9' * 18}{',999999999' * 60}]"),
     OLD.replace("lhs_contracting_dims={1}", "lhs_contracting_dims={999999999999}"),
 ]
 
@@ -150,8 +151,8 @@ def test_what_no_xla_prints_is_read_as_far_as_it_goes(hostile: str) -> None:
     """Nothing raises, nothing is infinite, and it is shown."""
     found = costs(hostile)
     for line in found.lines.values():
-        assert 0 <= line.flops <= 1e30
-        assert 0 <= line.written_bytes <= 1e30
+        assert 0 <= line.flops < 1e32
+        assert 0 <= line.written_bytes < 1e32
     both = ProcessPrograms([found.program], found, found)
     assert list(text(both, 80))
     assert document(both)
@@ -168,14 +169,12 @@ def test_what_is_no_module_is_said(other: str) -> None:
 
 
 def test_responses_are_not_trusted() -> None:
-    """Numbers of lines that are not there are none; a later schema is rejected."""
-    stacks = [{"lines": [5, -1, 0], "count": 3, "primitives": {"add": 3}}, "x"]
+    """What is no record is none, names are text; a later schema is rejected."""
+    calls = [{"file": "/a<b>.py", "line": 4, "function": "<script>"}]
+    stacks = [{"calls": calls, "count": 3, "primitives": {"add": 3}}, "x"]
     about = {"function": "m.\x1b[31mf", "equations": 9, "stacks": stacks}
-    captured = [{"bytes": 8, "line": 77}, {"bytes": -1}]
-    lines = [{"file": "/a<b>.py", "line": 4, "function": "<script>"}]
-    found = read(
-        {"schema": 1, "programs": [{**about, "captured": captured, "lines": lines}, 7]}
-    )
+    captured = [{"bytes": 8, "at": 77}, {"bytes": -1}]
+    found = read({"schema": 1, "programs": [{**about, "captured": captured}, 7]})
     program = found.programs[0]
     costs = ProgramCosts(program, "", "gone")
 

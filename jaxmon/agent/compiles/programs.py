@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.compiles.hlo import read_hlo
@@ -33,7 +33,7 @@ from jaxmon.agent.loaded_programs import (
     LoadedPages,
     LoadedProgram,
     LoadedPrograms,
-    nothing,
+    SeenCompile,
 )
 from jaxmon.agent.memory.copies import ArgumentCopies
 from jaxmon.agent.part import Explanation, Part
@@ -78,21 +78,8 @@ _METRICS = {
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 
-class _UnreadProgram(NamedTuple):
-    """
-    A program that is read later.
-
-    Attributes:
-        function: that it was compiled for.
-        finished: Unix time at which it was.
-        phases: what its compile took.
-        jaxpr: returns what JAX lowered, `None` if that is gone.
-    """
-
-    function: Function
-    finished: float
-    phases: CompilePhases
-    jaxpr: Callable[[], Any]
+def _nothing() -> None:
+    """Return the jaxpr of a program of which none was seen."""
 
 
 class _Record:
@@ -163,7 +150,7 @@ class Programs(Part):
         self._utilization = utilization
         self._budget = context.scheduler.budget
         # By identity: programs not read yet.
-        self._unread: dict[int, _UnreadProgram] = {}
+        self._unread: dict[int, SeenCompile] = {}
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
@@ -204,11 +191,11 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, _UnreadProgram(function, now, phases, nothing))
+            self._leave(identity, SeenCompile(function, now, phases, _nothing))
             return
         # JAX keeps what it has traced for as long as it may compile it again.
-        jaxpr = nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
-        program = _UnreadProgram(function, now, phases, jaxpr)
+        jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+        program = SeenCompile(function, now, phases, jaxpr)
         job = functools.partial(self._analyse, program, executable, lowered)
         if self._worker.submit(job):
             self._queued.add()
@@ -338,15 +325,13 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _leave(self, identity: int, program: _UnreadProgram) -> None:
+    def _leave(self, identity: int, program: SeenCompile) -> None:
         """Leave a *program* to be read later."""
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.pop(next(iter(self._unread)), None)
         self._unread[identity] = program
 
-    def _analyse(
-        self, program: _UnreadProgram, executable: Any, lowered: Lowered
-    ) -> None:
+    def _analyse(self, program: SeenCompile, executable: Any, lowered: Lowered) -> None:
         record = self._records.setdefault(program.function, _Record())
         record.begin(program.finished)
         try:
@@ -354,9 +339,7 @@ class Programs(Part):
         finally:
             self._read.add()
 
-    def _take_in(
-        self, program: _UnreadProgram, executable: Any, lowered: Lowered
-    ) -> None:
+    def _take_in(self, program: SeenCompile, executable: Any, lowered: Lowered) -> None:
         function, facts = program.function, dict[str, float]()
         # How many devices it runs on is in its text, or clear.
         is_read = self._budget.covers() or self._jax.process_count() > 1
@@ -380,13 +363,13 @@ class Programs(Part):
             record.unrolled = self._unrolled(function, jaxpr)
             self._note_folded(record, jaxpr)
 
-    def _described(self, program: _UnreadProgram, executable: Any) -> dict[str, float]:
+    def _described(self, program: SeenCompile, executable: Any) -> dict[str, float]:
         """
         Read a *program*; return its figures, which are those of the function if it is
         the latest one.
         """
         began = thread_time()
-        function, finished, phases, jaxpr = program
+        function, finished = program.function, program.finished
         try:
             options = self._printing
             texts = executables.texts(executable, options)
@@ -415,8 +398,7 @@ class Programs(Part):
                 self._copies.note(function, copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
         if text is not None:
-            sizes = text.text, text.copy
-            found = LoadedProgram(function, finished, *sizes, figures, phases, jaxpr)
+            found = LoadedProgram(program, text.text, text.copy, figures)
             self.loaded.note(executable, found)
         self._budget.spend(began)
         return figures

@@ -115,7 +115,7 @@ def _loops(file: str) -> tuple[tuple[int, int], ...]:
 
 
 _MOST_EQUATIONS, _MOST_DEPTH = 200_000, 60
-_MOST_STACKS, _MOST_LINES, _MOST_CONSTANTS = 500, 900, 20
+_MOST_STACKS, _MOST_CONSTANTS = 500, 20
 _OFTEN = 1000
 _JITTED = ("jit", "pjit")
 
@@ -152,16 +152,21 @@ class EquationReader:
         self._left = _MOST_EQUATIONS
         self._counts = defaultdict[_Calls, Counter[str]](Counter)
         self._walk(jaxpr, (), "", _MOST_DEPTH)
-        total = sum(found.total() for found in self._counts.values())
-        numbers: dict[_Place, int] = {}
-        captured, size = self._captured(jaxpr, numbers)
+        largest = sorted(self._counts.copy().items(), key=lambda of: -of[1].total())
+        captured, size = self._captured(jaxpr)
         return CompiledProgram(
-            equations=total,
+            equations=sum(counts.total() for _, counts in largest),
             uncounted=self._left <= 0,
-            stacks=tuple(self._largest(numbers)),
+            stacks=tuple(
+                EquationStack(
+                    tuple(TracedLine(*place) for place in calls),
+                    counts.total(),
+                    dict(counts.most_common()),
+                )
+                for calls, counts in largest[:_MOST_STACKS]
+            ),
             captured=captured,
             captured_bytes=size,
-            lines=tuple(TracedLine(*place) for place in numbers),
             unrolled=unrolled(jaxpr, place, self._lines),
         )
 
@@ -212,37 +217,23 @@ class EquationReader:
             self._places[key] = code.co_filename, line, code.co_qualname
         return self._places[key]
 
-    def _largest(self, numbers: dict[_Place, int]) -> list[EquationStack]:
-        """Return the stacks with most equations; *numbers* are those of their lines."""
-        found = []
-        order = sorted(self._counts.copy().items(), key=lambda item: -item[1].total())
-        for calls, primitives in order[:_MOST_STACKS]:
-            if len(numbers.keys() | calls) > _MOST_LINES:
-                break
-            lines = tuple(numbers.setdefault(place, len(numbers)) for place in calls)
-            counts = dict(primitives.most_common())
-            found.append(EquationStack(lines, primitives.total(), counts))
-        return found
-
-    def _captured(
-        self, jaxpr: Any, numbers: dict[_Place, int]
-    ) -> tuple[tuple[Captured, ...], float]:
+    def _captured(self, jaxpr: Any) -> tuple[tuple[Captured, ...], float]:
         """Return the largest constants of *jaxpr*, and the bytes of all."""
         sizes = {var: _bytes(var.aval) for var in jaxpr.constvars}
         largest = sorted(sizes, key=lambda var: -sizes[var])[:_MOST_CONSTANTS]
-        users: dict[Any, _Place] = {}
+        users: dict[Any, TracedLine] = {}
         for equation in jaxpr.eqns[:_MOST_EQUATIONS] if largest else ():
-            for var in equation.invars:
-                # Literals are not hashable.
-                if hasattr(var, "val") or var not in sizes or var in users:
-                    continue
-                if calls := self._calls(equation.source_info.traceback):
-                    users[var] = calls[-1]
+            # Literals are not hashable.
+            used = [var for var in equation.invars if not hasattr(var, "val")]
+            if sizes.keys().isdisjoint(used):
+                continue
+            for place in self._calls(equation.source_info.traceback)[-1:]:
+                users = {**dict.fromkeys(used, TracedLine(*place)), **users}
         found = tuple(
             Captured(
                 f"{var.aval.dtype}{list(var.aval.shape)}".replace(" ", ""),
                 sizes[var],
-                numbers.setdefault(users[var], len(numbers)) if var in users else None,
+                users.get(var, TracedLine()),
             )
             for var in largest
             if sizes[var]

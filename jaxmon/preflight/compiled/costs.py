@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -84,6 +83,14 @@ class LineCost:
     collective_bytes: float = 0.0
     captured_bytes: float = 0.0
 
+    def write(self, opcode: str, size: float) -> None:
+        """Count what an operation writes."""
+        self.written_bytes += size
+        if opcode in _MOVES:
+            self.moved_bytes += size
+        if opcode.removesuffix("-start") in _COLLECTIVES:
+            self.collective_bytes += size
+
     def __bool__(self) -> bool:
         return bool(self.equations or self.instructions or self.captured_bytes)
 
@@ -126,17 +133,15 @@ class ProgramCosts:
         program = self.program
         if program.equations is None:
             self.notes.append("Its equations are unknown: JAX has let go of its jaxpr.")
-        places = [LinePlace(line.file, line.line) for line in program.lines]
-        for place, line in zip(places, program.lines, strict=True):
-            self.lines[place].function = line.function.replace("<locals>.", "")
         for stack in program.stacks:
-            calls = tuple(places[at] for at in stack.lines if 0 <= at < len(places))
+            calls = tuple(LinePlace(call.file, call.line) for call in stack.calls)
             self.traced[calls] += stack.count
-            self.lines[_last(calls)].equations.update(stack.primitives)
+            for place, call in zip(calls, stack.calls, strict=True):
+                self.lines[place].function = call.function.replace("<locals>.", "")
+            place = calls[-1] if calls else NOWHERE
+            self.lines[place].equations.update(stack.primitives)
         for constant in program.captured:
-            at = constant.line
-            is_there = at is not None and 0 <= at < len(places)
-            place = places[at or 0] if is_there else NOWHERE
+            place = LinePlace(constant.at.file, constant.at.line)
             self.lines[place].captured_bytes += constant.bytes
         if program.uncounted:
             self.notes.append(f"It has more than {self.equations:,} equations.")
@@ -165,10 +170,10 @@ class ProgramCosts:
                     inferred[place] += 1
                 flops = _flops(text, instruction, key)
                 libraries += flops is None
-                line.flops = min(line.flops + times * (flops or 0.0), _MOST)
+                line.flops += min(times * (flops or 0.0), _MOST)
                 if computation.id in running:
-                    size = times * _written(text, key, instruction)
-                    _add_bytes(line, instruction, size)
+                    size = min(times * _written(text, key, instruction), _MOST)
+                    line.write(instruction.opcode, size)
         self._place_inferred(inferred)
         if not text.has_stacks:
             self.notes.append(
@@ -210,10 +215,6 @@ class ProgramCosts:
         return calls
 
 
-def _last(calls: Calls) -> LinePlace:
-    return calls[-1] if calls else NOWHERE
-
-
 def _runs(text: HloText) -> tuple[dict[int, float], set[int], int]:
     """
     Return how often each computation runs in a call, those that are no part of an
@@ -253,7 +254,8 @@ def _flops(text: HloText, instruction: Instruction, key: int) -> float | None:
         return 2.0 * result.elements * right.elements / max(outputs, 1)
     if contracted := re.search(_CONTRACTED, rest):
         numbers = re.findall(r"\d+", contracted[1])
-        return 2.0 * result.elements * prod(_length(left, int(n[:9])) for n in numbers)
+        depth = prod(_length(left, int(number[:9])) for number in numbers[:9])
+        return 2.0 * result.elements * depth
     return None
 
 
@@ -273,19 +275,7 @@ def _written(text: HloText, key: int, instruction: Instruction) -> float:
             if root is not None and root.opcode == "dynamic-update-slice":
                 return _written(text, computation.root, root)
     if opcode == "dynamic-update-slice" and len(instruction.operands) > 1:
-        return float(_bytes(text.shapes[instruction.operands[1]]))
+        key = instruction.operands[1]
     if opcode.endswith("-start"):
         return float(max((shape.bytes for shape in text.shapes[key]), default=0))
-    return float(_bytes(text.shapes[key]))
-
-
-def _bytes(shapes: Iterable[Shape]) -> int:
-    return sum(shape.bytes for shape in shapes)
-
-
-def _add_bytes(line: LineCost, instruction: Instruction, size: float) -> None:
-    line.written_bytes = min(line.written_bytes + size, _MOST)
-    if instruction.opcode in _MOVES:
-        line.moved_bytes = min(line.moved_bytes + size, _MOST)
-    if instruction.opcode.removesuffix("-start") in _COLLECTIVES:
-        line.collective_bytes = min(line.collective_bytes + size, _MOST)
+    return float(sum(shape.bytes for shape in text.shapes[key]))

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-from jaxmon.host.formats.layout import UNKNOWN, duration, share, size
+from jaxmon.host.formats.layout import share
 from jaxmon.preflight.compiled import view
 from jaxmon.preflight.compiled.costs import Calls, LinePlace, ProgramCosts
 from jaxmon.screens.html.elements import NOTHING, Html, element, joined, text
 from jaxmon.screens.html.page import table, titled, whole
 from jaxmon.screens.programs import label
-from jaxmon.screens.section import moment, shown
-from jaxmon.screens.section import whole as rounded
+from jaxmon.screens.section import moment
 
 
 _STYLE = Path(__file__).parent / "page.css"
@@ -42,7 +41,6 @@ def render(found: view.ProcessPrograms, program: str) -> str:
     name = latest.program.function
     head = element("h1", text(name), element("span", text(label(program))))
     parts = [
-        _numbers(latest),
         table(view.programs_table(found, _WIDTH)),
         _charts("Equations by line", "as JAX traced them", latest, before, traced=True),
         _charts("Instructions by line", "of XLA", latest, before, traced=False),
@@ -55,24 +53,6 @@ def render(found: view.ProcessPrograms, program: str) -> str:
         element("footer", element("span", text("Written by jaxmon compiles"))),
     )
     return whole(f"{name} · jaxmon", body, _STYLE)
-
-
-def _numbers(costs: ProgramCosts) -> Html:
-    program = costs.program
-    xla = "to load" if program.loaded else "in XLA"
-    values = (
-        ("to trace", shown(program.trace_seconds, duration)),
-        ("to lower", shown(program.lower_seconds, duration)),
-        (xla, shown(program.xla_seconds, duration)),
-        ("equations", shown(program.equations, rounded)),
-        ("instructions", rounded(costs.instructions) if costs.made else UNKNOWN),
-        ("temporary memory", shown(program.analysis.temporary_bytes, size)),
-    )
-    cells = [
-        element("div", element("dt", text(title)), element("dd", text(value)))
-        for title, value in values
-    ]
-    return element("dl", *cells, aria_label="The latest program")
 
 
 def _charts(

@@ -18,7 +18,7 @@ from jaxmon.errors import WireError
 from jaxmon.preflight.profile.xspace import Computation, Frame, HloProgram, Instruction
 
 
-_MOST_TEXT = 64 << 20
+_MOST_TEXT, _MOST_ELEMENTS = 64 << 20, 1 << 62
 _HEAD = r"(ENTRY )?%?([\w.\-]+) \(.*\{$"
 _LINE = r"  (ROOT )?%?([^\s=]+) = (?:(\w+\[[\d,<=]*\]\S*) ([a-z][\w\-]*)\()?"
 _NAME = r"%([\w.\-]+)"
@@ -39,20 +39,11 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
 
 class Shape(NamedTuple):
-    """An array: the *bits* of an element, and its *lengths*."""
+    """An array: its *lengths*, their product, and *bytes* without padding."""
 
-    bits: int
     lengths: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        """Their number."""
-        return math.prod(self.lengths)
-
-    @property
-    def bytes(self) -> int:
-        """Its size, without padding."""
-        return (self.elements * self.bits + 7) // 8
+    elements: int
+    bytes: int
 
 
 class HloText(HloProgram):
@@ -197,16 +188,15 @@ def _shapes(kind: str) -> tuple[Shape, ...]:
     found = []
     for name, bits, lengths in re.findall(_ARRAY, kind):
         width = int(bits[:4]) if bits else 8 if name == "pred" else 0
-        sizes = (int(length.lstrip("<=")[:18] or 0) for length in lengths.split(","))
-        found.append(Shape(width, tuple(sizes) if lengths else ()))
+        several = filter(None, lengths.split(","))
+        sizes = [int(length.lstrip("<=")[:18] or 0) for length in several]
+        elements = min(math.prod(sizes), _MOST_ELEMENTS)
+        found.append(Shape(tuple(sizes), elements, (elements * width + 7) // 8))
     return tuple(found)
 
 
 def _fields(rows: dict[int, str], *names: str) -> Iterator[dict[str, int]]:
     """Yield the numbers *names* of each row, from 1; 0 where there are none."""
     for number in range(1, len(rows) + 1):
-        found = {
-            name: int(text[:9])
-            for name, text in re.findall(_FIELD, rows.get(number, ""))
-        }
-        yield {name: found.get(name, 0) for name in names}
+        found = dict(re.findall(_FIELD, rows.get(number, "")))
+        yield {name: int(found.get(name, "0")[:9]) for name in names}
