@@ -101,14 +101,18 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms:
     same = [program for program in programs if program.function == name]
     same = sorted(same, key=lambda program: -program.finished)[:2]
     target = f"/debug/hlo?newest=2&function={quote(name)}"
-    texts = worker.fetch(target, timeout=_SECONDS).get("programs")
+    texts, trouble = None, "it is no longer loaded"
+    try:
+        texts = worker.fetch(target, timeout=_SECONDS).get("programs")
+    except CommandError as error:
+        trouble = error.message
     # No fields of records: those are one line each.
     found = list(map(mapping, texts if isinstance(texts, list) else ()))
     by_time = {str(text.get("finished")): text for text in found}
     costs = []
     for program in same:
         text = by_time.get(str(program.finished), {})
-        missing = str(text.get("omitted", "it is no longer loaded"))
+        missing = str(text.get("omitted", trouble))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)

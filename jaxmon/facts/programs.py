@@ -54,7 +54,7 @@ class CompiledProgram(Fact):
             *xla_seconds* in XLA, or to load.
         analysis: what XLA said of it.
         equations: as traced, with those inside of others, each once per call that
-            contains it, however often it runs.
+            contains it, however often it runs; *unknown* says why none are known.
         uncounted: whether there are more equations than were counted.
         stacks: the largest; equations of others are only in the sum.
         captured: the largest constants, of *captured_bytes* in all.
@@ -70,6 +70,7 @@ class CompiledProgram(Fact):
     xla_seconds: float | None = None
     analysis: Program = Program()
     equations: int | None = None
+    unknown: str = ""
     uncounted: bool = False
     stacks: tuple[EquationStack, ...] = ()
     captured: tuple[Captured, ...] = ()

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jaxmon.agent.jaxlink.equations import EquationReader
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.cli.main import main
 from jaxmon.clocks import monotonic
-from jaxmon.facts.programs import CompiledProgram, read
+from jaxmon.facts.programs import read
 from jaxmon.host.http import client
 from jaxmon.host.sources import display_path
 from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
@@ -348,14 +349,17 @@ def test_a_program_of_40_000_equations_is_bounded_and_quick() -> None:
 
 def test_a_program_whose_jaxpr_is_gone_says_so() -> None:
     """Nothing is guessed."""
-    found = EquationReader(SourceLineFinder(jax), monotonic() + 9).read(None, "")
-
-    assert found == CompiledProgram()
+    reader = EquationReader(SourceLineFinder(jax), monotonic() + 9)
+    found = reader.read(None, "")
+    assert found.equations is None
     costs = ProgramCosts(found, "", "it was deleted")
     assert costs.notes == [
         "Its equations are unknown: JAX has let go of its jaxpr.",
         "Its HLO is missing: it was deleted.",
     ]
+    other = reader.read(SimpleNamespace(constvars=[], eqns=[SimpleNamespace()]), "")
+    assert other.equations is None
+    assert other.unknown.startswith("this JAX is another: ")
 
 
 def test_only_the_function_asked_for_is_printed(
@@ -385,9 +389,8 @@ def test_the_command_prints_programs_and_lines_and_writes_a_page(
     row = f"_lines.py:{line_of('product')} "
     (line,) = [line for line in shown.output.splitlines() if row in line]
     assert line.split()[1] == "60"
-    assert f"test_program_lines.py:{line_of('unrolled')} is there 60 times" in (
-        " ".join(shown.output.split())
-    )
+    loop = f"test_program_lines.py:{line_of('unrolled')} is there at least 60 times"
+    assert loop in " ".join(shown.output.split())
     assert "<svg" in page.read_text()
     assert page.stat().st_mode & 0o077 == 0
 

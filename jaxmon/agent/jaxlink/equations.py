@@ -147,13 +147,17 @@ class EquationReader:
             place: where that is defined, ``path/file.py:12``.
         """
         if jaxpr is None:
-            return CompiledProgram()
+            return CompiledProgram(unknown="JAX has let go of its jaxpr")
         self._place, self._stacks = place, {}
         self._left = _MOST_EQUATIONS
         self._counts = defaultdict[_Calls, Counter[str]](Counter)
-        self._walk(jaxpr, (), "", _MOST_DEPTH)
+        try:
+            self._walk(jaxpr, (), "", _MOST_DEPTH)
+            captured, size = self._captured(jaxpr)
+        except AttributeError as error:
+            interrupts.pass_on(error)
+            return CompiledProgram(unknown=f"this JAX is another: {error}")
         largest = sorted(self._counts.copy().items(), key=lambda of: -of[1].total())
-        captured, size = self._captured(jaxpr)
         return CompiledProgram(
             equations=sum(counts.total() for _, counts in largest),
             uncounted=self._left <= 0,

@@ -132,7 +132,7 @@ class ProgramCosts:
     def _add_equations(self) -> None:
         program = self.program
         if program.equations is None:
-            self.notes.append("Its equations are unknown: JAX has let go of its jaxpr.")
+            self.notes.append(f"Its equations are unknown: {program.unknown}.")
         for stack in program.stacks:
             calls = tuple(LinePlace(call.file, call.line) for call in stack.calls)
             self.traced[calls] += stack.count

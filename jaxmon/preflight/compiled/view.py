@@ -102,10 +102,12 @@ def programs_table(found: ProcessPrograms, width: int) -> Section:
     fields: Fields[CompiledProgram] = [
         words("FUNCTION", 0, lambda of: of.function, ending),
         words("AGO", 15, lambda of: ago(now - of.finished) if of.finished else UNKNOWN),
-        number("TRACE", 9, lambda of: of.trace_seconds, duration),
-        number("LOWER", 9, lambda of: of.lower_seconds, duration),
-        number("XLA", 9, lambda of: None if of.loaded else of.xla_seconds, duration),
-        number("LOADED", 9, lambda of: of.xla_seconds if of.loaded else None, duration),
+        number("TRACE", 11, lambda of: of.trace_seconds, duration),
+        number("LOWER", 11, lambda of: of.lower_seconds, duration),
+        number("XLA", 11, lambda of: None if of.loaded else of.xla_seconds, duration),
+        number(
+            "LOADED", 11, lambda of: of.xla_seconds if of.loaded else None, duration
+        ),
         number("EQUATIONS", 11, lambda of: of.equations, whole),
         number("INSTR.", 9, lambda of: of.analysis.instructions, whole),
         number("FLOP", 9, lambda of: of.analysis.flops, amount),
@@ -235,10 +237,8 @@ def _signed(value: float) -> str:
 def _sentences(costs: ProgramCosts) -> Iterator[str]:
     """Yield what is to be said of a whole program."""
     if loop := costs.program.unrolled:
-        yield (
-            f"Python unrolled a loop: {loop.where} is there {loop.times:,} times, with "
-            f"{share(loop.ratio, 1)} of the outermost equations."
-        )
+        times = f"at least {loop.times:,} times"  # it is not looked for everywhere
+        yield f"Python unrolled a loop: {loop.where} is there {times}."
     for place, line in costs.lines.items():
         if line.captured_bytes:
             where = f"first used at {place}" if place.file else "used at no known line"

@@ -30,7 +30,7 @@ _CALLED = (
 _METADATA = (
     r'metadata=\{(?:op_type="[^"]*" )?(?:op_name="((?:[^"\\]|\\.)*)")?'
     r'(?: ?source_file="((?:[^"\\]|\\.)*)" source_line=(\d+))?'
-    r"(?:[^{}\"]*?stack_frame_id=(\d+))?"
+    r"(?:[^{}]*?stack_frame_id=(\d+))?"
 )
 _ARRAY = r"([a-z]+)(\d*)\w*\[([\d,<=]*)\]"
 _TABLE = r'(\d+) (?:"(.*)"|\{(.*)\})'
