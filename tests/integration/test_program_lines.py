@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -345,6 +346,22 @@ def test_a_program_of_40_000_equations_is_bounded_and_quick() -> None:
     found = EquationReader(finder, began).read(jaxpr, "")
     assert found.uncounted
     assert 0 < (found.equations or 0) < 40_000
+
+
+def test_no_more_than_the_largest_stacks_are_sent(tmp_path: Path) -> None:
+    """The others are counted, and said to be."""
+    source = tmp_path / "many.py"
+    lines = ["    x = x + 1"] * 1500 + ["    return -(-x)"]
+    source.write_text("\n".join(["def many(x):", *lines]))
+    jaxpr = jax.make_jaxpr(runpy.run_path(str(source))["many"])(1.0).jaxpr
+    found = EquationReader(SourceLineFinder(jax), monotonic() + 60).read(jaxpr, "")
+
+    assert found.equations == 1502
+    assert found.stacks[0].primitives == {"neg": 2}
+    assert len(found.stacks) in range(100, 501)
+    costs = ProgramCosts(found, "", "gone")
+    left = 1502 - sum(stack.count for stack in found.stacks)
+    assert f"{left:,} equations are of smaller stacks of calls." in costs.notes
 
 
 def test_a_program_whose_jaxpr_is_gone_says_so() -> None:

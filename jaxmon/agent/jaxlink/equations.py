@@ -13,6 +13,7 @@ import ast
 import functools
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import CodeType
@@ -115,7 +116,7 @@ def _loops(file: str) -> tuple[tuple[int, int], ...]:
 
 
 _MOST_EQUATIONS, _MOST_DEPTH = 200_000, 60
-_MOST_STACKS, _MOST_CONSTANTS = 500, 20
+_MOST_STACKS, _MOST_CALLS, _MOST_CONSTANTS = 500, 2000, 20
 _OFTEN = 1000
 _JITTED = ("jit", "pjit")
 
@@ -161,14 +162,7 @@ class EquationReader:
         return CompiledProgram(
             equations=sum(counts.total() for _, counts in largest),
             uncounted=self._left <= 0,
-            stacks=tuple(
-                EquationStack(
-                    tuple(TracedLine(*place) for place in calls),
-                    counts.total(),
-                    dict(counts.most_common()),
-                )
-                for calls, counts in largest[:_MOST_STACKS]
-            ),
+            stacks=tuple(_stacks(largest)),
             captured=captured,
             captured_bytes=size,
             unrolled=unrolled(jaxpr, place, self._lines),
@@ -243,6 +237,16 @@ class EquationReader:
             if sizes[var]
         )
         return found, sum(sizes.values())
+
+
+def _stacks(largest: list[tuple[_Calls, Counter[str]]]) -> Iterator[EquationStack]:
+    room = _MOST_CALLS
+    for calls, counts in largest[:_MOST_STACKS]:
+        room -= len(calls)
+        if room < 0:
+            break
+        lines = tuple(TracedLine(*place) for place in calls)
+        yield EquationStack(lines, counts.total(), dict(counts.most_common()))
 
 
 def _inside(calls: _Calls, name: str) -> _Calls:

@@ -64,14 +64,17 @@ def _charts(
     traced: bool,
 ) -> Html:
     """Return a flame chart of a program, above that of the one *before*, to scale."""
-    found = [costs for costs in (latest, before) if costs is not None]
-    stacks = [costs.traced if traced else costs.made for costs in found]
-    most = max((of.total() for of in stacks), default=0)
-    if not most:
+    found = [
+        (stacks, costs)
+        for costs in (latest, before)
+        if costs is not None and (stacks := costs.traced if traced else costs.made)
+    ]
+    if not found:
         return NOTHING
+    most = max(stacks.total() for stacks, _ in found) or 1
     drawn = [
-        _flame(of, most, costs, f"{title}, {_when(costs)}")
-        for of, costs in zip(stacks, found, strict=True)
+        _flame(stacks, most, costs, f"{title}, {_when(costs)}")
+        for stacks, costs in found
     ]
     note = f"{about}; callers above what they call, as wide as the number of both"
     return titled(title, element("div", *drawn, class_="flames"), note=note)
