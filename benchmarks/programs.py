@@ -44,14 +44,16 @@ def _settings() -> Any:
 def _handing_over(shared: Any) -> list[Row]:
     from jaxmon.agent.compiles.programs import Programs
     from jaxmon.agent.flops.part import UtilizationPart
+    from jaxmon.agent.functions import CompilePhases
     from jaxmon.agent.loaded_programs import LoadedPrograms
 
+    phases = CompilePhases(0.1, 0.1, 1.0, loaded=False)
     programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
     programs.start()
     executable, _, _ = _compiled(1)
     function = shared.table.named("benchmark")
     # No more than the queue has room for: refusing is quicker.
-    take = _times(lambda: programs.take(function, executable), rounds=50)
+    take = _times(lambda: programs.take(function, executable, phases), rounds=50)
     programs.stop()
     return [_row("compiling thread: hand a program over", take)]
 

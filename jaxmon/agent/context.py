@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.events import EventLog
-from jaxmon.agent.functions import Function, FunctionTable, label
+from jaxmon.agent.functions import CompilePhases, Function, FunctionTable, label
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink.call_sites import CallSites
@@ -124,7 +124,8 @@ class Observers:
         lowered: for each program of the user's lowered, with its function, a frame
             below which JAX does that, and the jaxpr, which must not be kept; `None` if
             that is not found.
-        executable: for each XLA executable just compiled or loaded, with its function.
+        executable: for each XLA executable just compiled or loaded, with its function,
+            and what that took.
         promotion: for functions with a program that computes in float64 by accident.
         compiling: called before each compile.
         settling: called before a step whose trace is kept ends, to add what is pending;
@@ -161,7 +162,7 @@ class Observers:
             ]
         ] = []
         self.lowered: list[Callable[[Function, FrameType, Any], None]] = []
-        self.executable: list[Callable[[Function, Any], None]] = []
+        self.executable: list[Callable[[Function, Any, CompilePhases], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.compiling: list[Callable[[], None]] = []
         self.settling: list[Callable[[], None]] = []

@@ -33,6 +33,7 @@ from jaxmon.catalog import COMPILE_SECONDS, Metric
 from jaxmon.exposition.families import Family, Histogram, SpanIds, Tally, series
 from jaxmon.host.sources import display_path, package_of
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 # Number of records after which those of dead objects are folded.
@@ -112,6 +113,15 @@ class LiveObjects:
             if last and number in records:
                 self._ended += last[0]
                 del records[number]
+
+
+class CompilePhases(NamedTuple):
+    """What a compile took, `None` if not seen; *loaded*: from the persistent cache."""
+
+    trace_seconds: float | None
+    lower_seconds: float | None
+    xla_seconds: float
+    loaded: bool
 
 
 class Function:

@@ -12,15 +12,18 @@ import functools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends, executables
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
+from jaxmon.facts import SCHEMA
 from jaxmon.host.http.messages import Request, Response, error_response
 
 
@@ -39,21 +42,42 @@ _MOST_KNOWN = 4096
 _SECONDS = 0.5
 
 
+class SeenCompile(NamedTuple):
+    """
+    How a program was compiled, or loaded.
+
+    Attributes:
+        function: that it was compiled for.
+        finished: Unix time at which it was.
+        phases: what that took.
+        jaxpr: returns what JAX lowered, `None` if that is gone.
+    """
+
+    function: Function
+    finished: float
+    phases: CompilePhases
+    jaxpr: Callable[[], Any]
+
+
 class LoadedProgram(NamedTuple):
     """
     What is known of a program.
 
     Attributes:
-        function: that it was compiled for, `None` if that was not seen.
-        finished: Unix time at which it was compiled or loaded, 0 if not seen.
+        seen: its compile, `None` if that was before us.
         text: length of its HLO, without metadata.
         copy: bytes that a copy of it takes in memory while it is made.
+        figures: what XLA says of it, as far as that was read.
     """
 
-    function: Function | None
-    finished: float
+    seen: SeenCompile | None
     text: int
     copy: int
+    figures: Mapping[str, float] = MappingProxyType({})
+
+
+_Found: TypeAlias = "list[tuple[Any, SeenCompile, LoadedProgram]]"
+_Maker: TypeAlias = Callable[[_Found, int, str | None], dict[str, Any]]
 
 
 class LoadedPrograms:
@@ -108,7 +132,7 @@ def _read(executable: Any, options: Any) -> LoadedProgram:
         texts = list(executables.texts(executable, options))
     except RuntimeError:  # deleted since, or its backend shows no HLO
         texts = []
-    return LoadedProgram(None, 0.0, sum(map(len, texts)), copy_bytes(texts))
+    return LoadedProgram(None, sum(map(len, texts)), copy_bytes(texts))
 
 
 def copy_bytes(texts: Iterable[str]) -> int:
@@ -135,16 +159,20 @@ def _bytes(bits: str, dimensions: str) -> int:
 DEFAULT_NEWEST, MOST_NEWEST = 5, 50
 # Characters in all: XLA prints 100 kB in one to ten milliseconds, with the GIL held.
 _MOST_TEXT = 4 << 20
+# When asked for a function: 40,000 operations, which hold the GIL for half a second.
+_MOST_OF_FUNCTION = 12 << 20
+# For reading the equations of all programs.
+_EQUATION_SECONDS = 2.0
 
 
-class HloPage:
+class LoadedPages:
     """
-    Responds with the HLO of the newest programs of the user's functions.
+    Responds with what the newest programs of the user's functions are.
 
     Args:
         jax: the module.
         guard: contains failures.
-        worker: prints it.
+        worker: does it.
         loaded: the programs.
         read: reads those that were not read yet.
     """
@@ -163,14 +191,23 @@ class HloPage:
         self._loaded = loaded
         self._read = read
 
-    def respond(self, request: Request) -> Response | Future[Response]:
+    def hlo(self, request: Request) -> Response | Future[Response]:
         """
         Handle ``/debug/hlo?newest=5``: return the programs compiled last, first one of
-        each function, then their older ones.
+        each function, then their older ones; only those of ``&function=``, if given.
         """
+        return self._respond(request, self._printed)
+
+    def programs(self, request: Request) -> Response | Future[Response]:
+        """Handle ``/debug/programs?newest=50``: return what is known of the same."""
+        return self._respond(request, self._described, MOST_NEWEST)
+
+    def _respond(
+        self, request: Request, make: _Maker, newest: int = DEFAULT_NEWEST
+    ) -> Response | Future[Response]:
         from concurrent.futures import Future  # noqa: PLC0415 - on request
 
-        text = request.query.get("newest", str(DEFAULT_NEWEST))
+        text = request.query.get("newest", str(newest))
         if not (text.isdecimal() and 1 <= int(text[:9]) <= MOST_NEWEST):
             allowed = f"a number from 1 to {MOST_NEWEST}"
             message = f"newest={text} is invalid; give {allowed}"
@@ -179,15 +216,23 @@ class HloPage:
             message = "JAX has not initialised its devices yet"
             return error_response(HTTPStatus.CONFLICT, message)
         answer: Future[Response] = Future()
-        if not self._worker.submit(functools.partial(self._answer, int(text), answer)):
+        function = request.query.get("function")
+        job = functools.partial(self._answer, make, int(text), function, answer)
+        if not self._worker.submit(job):
             message = "too many programs are being compiled; try again later"
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, message)
         self._worker.end_gathering()
         return answer
 
-    def _answer(self, newest: int, answer: Future[Response]) -> None:
+    def _answer(
+        self, make: _Maker, newest: int, name: str | None, answer: Future[Response]
+    ) -> None:
         try:
-            document = {"programs": list(self._printed(newest))}
+            self._read()
+            found = _newest(self._loaded)
+            if name is not None:
+                found = [item for item in found if item[1].function.name == name]
+            document = make(found, newest, name)
             response = Response(json.dumps(document).encode(), "application/json")
         except Exception:  # noqa: BLE001 - our own thread; the answer says it
             self._guard.failed("hlo", stays_on=True)
@@ -197,40 +242,64 @@ class HloPage:
         if answer.set_running_or_notify_cancel():
             answer.set_result(response)
 
-    def _printed(self, newest: int) -> Iterator[dict[str, Any]]:
+    def _printed(self, found: _Found, newest: int, name: str | None) -> dict[str, Any]:
         options = executables.printing(self._jax, origins=True)
-        room = _MOST_TEXT
-        self._read()
-        for executable, function, record in _newest(self._loaded)[:newest]:
-            described = {"function": function.name, "finished": record.finished}
+        room, programs = _MOST_TEXT if name is None else _MOST_OF_FUNCTION, []
+        for executable, seen, record in found[:newest]:
+            about = {"function": seen.function.name, "finished": seen.finished}
+            programs.append(about)
             if record.text > room:
-                yield {**described, "omitted": f"it has {record.text:,} characters"}
+                about["omitted"] = f"it has {record.text:,} characters"
                 continue
             room -= record.text
             try:
-                text = "\n".join(executables.texts(executable, options))
+                about["hlo"] = "\n".join(executables.texts(executable, options))
             except RuntimeError as error:  # deleted since
-                yield {**described, "omitted": str(error).partition("\n")[0][:200]}
-            else:
-                yield {**described, "hlo": text}
+                about["omitted"] = str(error).partition("\n")[0][:200]
+        return {"programs": programs}
+
+    def _described(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:
+        from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415
+        from jaxmon.facts.functions import Program  # noqa: PLC0415
+        from jaxmon.facts.programs import CompiledPrograms  # noqa: PLC0415
+        from jaxmon.facts.reader import from_json  # noqa: PLC0415
+        from jaxmon.facts.record import encoded  # noqa: PLC0415 - all on request
+
+        lines = SourceLineFinder(self._jax)
+        reader = EquationReader(lines, monotonic() + _EQUATION_SECONDS)
+        programs = []
+        for _, seen, record in found[:newest]:
+            function = seen.function
+            read = reader.read(seen.jaxpr(), function.place)
+            programs.append(
+                read.replace(
+                    function=function.name,
+                    place=function.place,
+                    finished=seen.finished,
+                    analysis=from_json(Program, record.figures),
+                    **seen.phases._asdict(),
+                )
+            )
+        document = CompiledPrograms(SCHEMA, tuple(programs), len(found[newest:]))
+        return dict(encoded(document))
 
 
-def _newest(loaded: LoadedPrograms) -> list[tuple[Any, Function, LoadedProgram]]:
+def _newest(loaded: LoadedPrograms) -> _Found:
     """
     Return the newest program of each function of the user's, then the older ones. They
     must not be kept.
     """
     found = [
-        (executable, record.function, record)
+        (executable, record.seen, record)
         for executable, record in loaded.now()
-        if record is not None and record.function is not None
-        if not record.function.internal
+        if record is not None and record.seen is not None
+        if not record.seen.function.internal
     ]
-    found.sort(key=lambda item: -item[2].finished)
+    found.sort(key=lambda item: -item[1].finished)
     ages: list[int] = []
     seen = defaultdict[str, int](int)
-    for _, function, _ in found:
-        ages.append(seen[function.name])
-        seen[function.name] += 1
+    for _, compiled, _ in found:
+        ages.append(seen[compiled.function.name])
+        seen[compiled.function.name] += 1
     order = sorted(range(len(found)), key=ages.__getitem__)
     return [found[at] for at in order]

@@ -159,7 +159,7 @@ ROWS: tuple[PartRow, ...] = (
     PartRow(
         *("programs", "compiles.programs:Programs", ("loaded", "utilization"), _reads),
         late=("executable",),
-        pages=("/debug/hlo",),
+        pages=("/debug/hlo", "/debug/programs"),
     ),
     PartRow("flops", "flops.part:UtilizationPart", (), _reads, ("call", "lowered")),
     PartRow("tracing", "tracing.part:TraceMistakes", (), _reads, ("compiled",)),

@@ -29,8 +29,10 @@ _ENDED_UNREAD = 128 + signal.SIGPIPE
 _WHOLE = 1000
 
 GROUPS = {
-    "Look": ("ps", "top", "explain", "job", "profile", "report", "compare"),
-    "Operate": ("run", "compiles", "exporter", "bundle", "runbook", "deploy"),
+    "Look": (
+        *("ps", "top", "explain", "job", "compiles", "profile", "report", "compare"),
+    ),
+    "Operate": ("run", "exporter", "bundle", "runbook", "deploy"),
     "Alert": ("alerts", "slo", "dashboards", "gameday"),
     "Prepare": ("demo", "doctor", "signatures", "warmup", "completion"),
     "Develop": ("baseline", "generate"),

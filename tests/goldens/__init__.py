@@ -86,7 +86,7 @@ def gathered() -> dict[str, str]:
         said = stack.enter_context(_program(run_dir))
         worker = pick(None, run_dir)
         until(lambda: _is_settled(worker), "what is shown after some seconds")
-        for page in (*_PAGES, "signatures", "hlo"):
+        for page in (*_PAGES, "signatures", "hlo", "programs"):
             found[f"debug-{page}"] = worker.fetch(f"/debug/{page}")
         api = said["url"].replace("/metrics", "/api")
         for page in ("summary", "history"):

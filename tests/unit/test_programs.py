@@ -15,11 +15,12 @@ from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.compiles.programs import Programs
 from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
+from jaxmon.agent.functions import CompilePhases
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.jaxlink.equations import unrolled
 from jaxmon.agent.jaxlink.executables import facts
 from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.unrolled import unrolled
 from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.record import encoded
 from jaxmon.host.sources import display_path
@@ -39,6 +40,9 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   ROOT %fusion.1 = f32[3]{0} fusion(%x), kind=kLoop, calls=%fused
 }
 """
+
+
+PHASES = CompilePhases(None, None, 0.1, loaded=False)
 
 
 class Executable:
@@ -148,8 +152,8 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
     programs.start()
     try:
         gone = Deleted(cost=RuntimeError(), memory=RuntimeError())
-        programs.take(shared.table.named("f"), gone)
-        programs.take(shared.table.named("g"), Executable(cost={}))
+        programs.take(shared.table.named("f"), gone, PHASES)
+        programs.take(shared.table.named("g"), Executable(cost={}), PHASES)
         until(lambda: "g" in programs.snapshot(), "the second program")
     finally:
         programs.stop()
@@ -169,11 +173,11 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
     function, gate = shared.table.named("f"), threading.Event()
     kept = []
     try:
-        programs.take(function, Executable(gate=gate))
+        programs.take(function, Executable(gate=gate), PHASES)
         for _ in range(100):
             executable = Executable()
             kept.append(weakref.ref(executable))
-            programs.take(function, executable)
+            programs.take(function, executable, PHASES)
         del executable
         assert 30 <= programs.dropped()["program"] < 100
         assert sum(ref() is not None for ref in kept) <= 64

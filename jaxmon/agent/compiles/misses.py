@@ -190,6 +190,26 @@ class _MissThread(threading.local):
         self.calls: dict[int, Miss] = {}
 
 
+class CompileThread(threading.local):
+    """
+    What a thread compiles.
+
+    Attributes:
+        latest: the compile that started last and has not been reported.
+        phases: by name, the function traced or lowered last, and its seconds.
+    """
+
+    latest: Compile | None = None
+
+    def __init__(self) -> None:
+        self.phases: dict[str, tuple[Function, float]] = {}
+
+    def seconds(self, phase: str, function: Function) -> float | None:
+        """Return what the last *phase* took, once; `None` if of another *function*."""
+        found = self.phases.pop(phase, None)
+        return found[1] if found and found[0] is function else None
+
+
 class Misses(Part):
     """
     Observers of the miss path.

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.misses import Compile, Miss, Misses, add_event
+from jaxmon.agent.compiles.misses import (
+    Compile,
+    CompileThread,
+    Miss,
+    Misses,
+    add_event,
+)
 from jaxmon.agent.context import Built, Context
-from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.functions import UNKNOWN, CompilePhases, Function, active, by_value
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
@@ -57,15 +62,6 @@ if TYPE_CHECKING:
 
 
 CAUSES = "causes"
-
-
-class _CompileThread(threading.local):
-    """
-    Attributes:
-        latest: the compile that started last and has not been reported.
-    """
-
-    latest: Compile | None = None
 
 
 class Compiles(Part):
@@ -108,7 +104,7 @@ class Compiles(Part):
         # Two threads that compile first may both make one; all use the first of them.
         self._finders: list[CauseFinder] = []
         self._serving = CurrentCall(misses.thread)
-        self._thread = _CompileThread()
+        self._thread = CompileThread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
         self.deaf = False
@@ -218,6 +214,7 @@ class Compiles(Part):
             traced = self._observers.tracer is not None
             ids = self._spans.phase("trace", seconds) if traced else None
             function.observe_phase("trace", seconds, ids)
+            self._thread.phases["trace"] = function, seconds
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
@@ -225,6 +222,7 @@ class Compiles(Part):
         traced = self._observers.tracer is not None
         ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
+        self._thread.phases["lower"] = function, seconds
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
@@ -253,8 +251,11 @@ class Compiles(Part):
         function = compile_.function
         if not function.internal:
             self._table.compiled.append((wall_time(), function.name))
+        seconds, xla = self._thread.seconds, compile_.end[0] - compile_.started
+        traced, lowered = seconds("trace", function), seconds("lower", function)
+        phases = CompilePhases(traced, lowered, xla, compile_.hit)
         for take in self._executable:
-            take(function, executable)
+            take(function, executable, phases)
 
     def _phase_function(
         self, phase: str, frame: FrameType, fun_name: str | None
@@ -324,8 +325,7 @@ class Compiles(Part):
     def _progress(self) -> Compiling:
         from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
 
-        running, oldest, _ = self.in_progress()
-        return Compiling(running, oldest)
+        return Compiling(*self.in_progress()[:2])
 
     def in_progress(self) -> tuple[int, float, str]:
         """Return the number of compiles in progress, and age and name of the oldest."""

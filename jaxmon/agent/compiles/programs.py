@@ -18,21 +18,22 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.context import Context
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
 from jaxmon.agent.jaxlink.folding import captured, folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
-    HloPage,
+    LoadedPages,
     LoadedProgram,
     LoadedPrograms,
+    SeenCompile,
 )
 from jaxmon.agent.memory.copies import ArgumentCopies
 from jaxmon.agent.part import Explanation, Part
@@ -85,21 +86,6 @@ _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 def _nothing() -> None:
     """Return the jaxpr of a program of which none was seen."""
-
-
-class _UnreadProgram(NamedTuple):
-    """
-    A program that is read later.
-
-    Attributes:
-        function: that it was compiled for.
-        finished: Unix time at which it was.
-        jaxpr: returns what JAX lowered, `None` if that is gone.
-    """
-
-    function: Function
-    finished: float
-    jaxpr: Callable[[], Any]
 
 
 class _Record:
@@ -174,7 +160,7 @@ class Programs(Part):
         self._utilization = utilization
         self._budget = context.scheduler.budget
         # By identity: programs not read yet.
-        self._unread: dict[int, _UnreadProgram] = {}
+        self._unread: dict[int, SeenCompile] = {}
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
@@ -184,7 +170,7 @@ class Programs(Part):
             limit=_WAITING,
             gather=_GATHER_SECONDS,
         )
-        self._hlo = HloPage(
+        self._pages = LoadedPages(
             context.jax, context.guard, self._worker, loaded, self._read_all
         )
         self._records: dict[Function, _Record] = {}
@@ -193,20 +179,21 @@ class Programs(Part):
         context.observers.executable.append(self.take)
 
     def pages(self) -> dict[str, Handler]:
-        """Return the endpoint that prints programs."""
-        return {"/debug/hlo": self._hlo.respond}
+        """Return the endpoints that show programs."""
+        return {"/debug/hlo": self._pages.hlo, "/debug/programs": self._pages.programs}
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""
         return {"program": self._worker.refused.value}
 
-    def take(self, function: Function, executable: Any) -> None:
+    def take(self, function: Function, executable: Any, phases: CompilePhases) -> None:
         """
         Queue an executable just compiled or loaded; called on the compiling thread.
 
         Args:
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, half a second.
+            phases: what that took.
         """
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
@@ -214,9 +201,12 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, _UnreadProgram(function, now, _nothing))
+            self._leave(identity, SeenCompile(function, now, phases, _nothing))
             return
-        job = functools.partial(self._analyse, function, executable, now, lowered)
+        # JAX keeps what it has traced for as long as it may compile it again.
+        jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+        program = SeenCompile(function, now, phases, jaxpr)
+        job = functools.partial(self._analyse, program, executable, lowered)
         if self._worker.submit(job):
             self._queued.add()
         else:
@@ -320,7 +310,7 @@ class Programs(Part):
 
             yield "whole", whole(jaxpr, record.shapes, self._lines)
         if executables.size_of(jaxpr) >= _LARGE:
-            from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+            from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small
 
             yield "unrolled", unrolled(jaxpr, function.place, self._lines)
 
@@ -350,32 +340,28 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _leave(self, identity: int, program: _UnreadProgram) -> None:
+    def _leave(self, identity: int, program: SeenCompile) -> None:
         """Leave a *program* to be read later."""
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.pop(next(iter(self._unread)), None)
         self._unread[identity] = program
 
-    def _analyse(
-        self, function: Function, executable: Any, finished: float, lowered: Lowered
-    ) -> None:
-        record = self._records.setdefault(function, _Record())
-        record.begin(finished)
+    def _analyse(self, program: SeenCompile, executable: Any, lowered: Lowered) -> None:
+        record = self._records.setdefault(program.function, _Record())
+        record.begin(program.finished)
         try:
-            self._take_in(function, executable, finished, lowered)
+            self._take_in(program, executable, lowered)
         finally:
             self._read.add()
 
-    def _take_in(
-        self, function: Function, executable: Any, finished: float, lowered: Lowered
-    ) -> None:
-        facts: dict[str, float] = {}
+    def _take_in(self, program: SeenCompile, executable: Any, lowered: Lowered) -> None:
+        function, facts = program.function, dict[str, float]()
         # How many devices it runs on is in its text, or clear.
         is_read = self._budget.covers() or self._jax.process_count() > 1
         # That takes less than its FLOPs, and later not every program is read.
         self._note_constants(self._records[function], lowered.jaxpr)
         if is_read:
-            facts = self._described(function, executable, finished)
+            facts = self._described(program, executable)
             self._note_jaxpr(function, lowered.jaxpr)
         counted = self._utilization.count(function, lowered, executable, facts)
         record = self._records[function]
@@ -384,9 +370,7 @@ class Programs(Part):
         if is_read:
             self._utilization.place(function, executable, facts)
         else:
-            # JAX keeps what it has traced for as long as it may compile it again.
-            jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
-            self._leave(id(executable), _UnreadProgram(function, finished, jaxpr))
+            self._leave(id(executable), program)
 
     def _note_jaxpr(self, function: Function, jaxpr: Any) -> None:
         """Note what is in the *jaxpr* of the latest program of *function*."""
@@ -399,14 +383,13 @@ class Programs(Part):
                 record.contents.update((k, v) for k, v in contents if v is not None)
             self._budget.spend(began)
 
-    def _described(
-        self, function: Function, executable: Any, finished: float
-    ) -> dict[str, float]:
+    def _described(self, program: SeenCompile, executable: Any) -> dict[str, float]:
         """
-        Read a program of *function*; return its figures, which are those of the
-        function if it is the latest one.
+        Read a *program*; return its figures, which are those of the function if it is
+        the latest one.
         """
         began = thread_time()
+        function, finished = program.function, program.finished
         try:
             options = self._printing
             texts = executables.texts(executable, options)
@@ -416,9 +399,6 @@ class Programs(Part):
         record = self._records.setdefault(function, _Record())
         record.add(None if text is None else text.fingerprint)
         figures: dict[str, float] = {}
-        if text is not None:
-            program = LoadedProgram(function, finished, text.text, text.copy)
-            self.loaded.note(executable, program)
         if function.is_users:
             is_latest = record.finished == finished
             if is_latest:
@@ -438,6 +418,9 @@ class Programs(Part):
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
+        if text is not None:
+            found = LoadedProgram(program, text.text, text.copy, figures)
+            self.loaded.note(executable, found)
         self._budget.spend(began)
         return figures
 
@@ -463,14 +446,15 @@ class Programs(Part):
             if (found := self._unread.get(id(executable))) is not None
         ]
         left.sort(key=lambda item: (item[1].function.internal, -item[1].finished))
-        for executable, (function, finished, jaxpr) in left:
+        for executable, program in left:
             if not goes_on():
                 return
             if self._unread.pop(id(executable), None) is None:
                 continue
-            facts = self._described(function, executable, finished)
-            if self._records[function].finished == finished:
-                self._note_jaxpr(function, jaxpr())
+            function = program.function
+            facts = self._described(program, executable)
+            if self._records[function].finished == program.finished:
+                self._note_jaxpr(function, program.jaxpr())
                 self._utilization.place(function, executable, facts)
 
 

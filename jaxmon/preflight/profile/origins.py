@@ -14,7 +14,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from jaxmon.host import sources
@@ -53,6 +53,7 @@ class Path(NamedTuple):
     recomputed: bool
 
 
+@lru_cache(4096)
 def read(path: str) -> Path:
     """Return what *path* says. Of operations that XLA merged, the first counts."""
     path = path.partition(";")[0].partition(":")[0]
@@ -164,11 +165,11 @@ class Origins:
 
     def _of(self, operation: str) -> Origin:
         found = self._program.find(operation)
-        if found is None:
-            return NOWHERE
-        computation, key = found
-        instruction = computation.instructions[key]
-        origin = self._stated(instruction)
+        return NOWHERE if found is None else self.at(*found)
+
+    def at(self, computation: Computation, key: int) -> Origin:
+        """Return where the instruction *key* of *computation* comes from."""
+        origin = self._stated(computation.instructions[key])
         if origin.place is None:
             origin = self._of_neighbours(computation, key) or origin
         if origin.place is None and (caller := self._callers.get(computation.id)):
@@ -227,12 +228,11 @@ class Origins:
 
     def _of_neighbours(self, computation: Computation, key: int) -> Origin | None:
         """Return the origin of the nearest user of a result, else of an operand."""
-        instructions = computation.instructions
-        users = defaultdict[int, list[int]](list)
-        for user, instruction in instructions.items():
-            for operand in instruction.operands:
-                users[operand].append(user)
-        for neighbours in (lambda at: users[at], lambda at: instructions[at].operands):
+        instructions, users = computation.instructions, computation.users
+        for neighbours in (
+            lambda at: users.get(at, ()),
+            lambda at: instructions[at].operands,
+        ):
             seen, edge = {key}, [(key, key)]
             for _ in range(_MOST_STEPS):
                 edge = [

@@ -292,6 +292,15 @@ class Computation:
         """The instructions by id."""
         return dict(_instruction(message) for message in self._instructions)
 
+    @cached_property
+    def users(self) -> dict[int, list[int]]:
+        """The instructions that use the result of each."""
+        found: dict[int, list[int]] = {}
+        for user, instruction in self.instructions.items():
+            for operand in instruction.operands:
+                found.setdefault(operand, []).append(user)
+        return found
+
 
 class HloProgram:
     """A program; some milliseconds for each megabyte. Raises `WireError`."""

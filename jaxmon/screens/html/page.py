@@ -47,7 +47,7 @@ from jaxmon.settings import RUNBOOKS
 
 
 _FEW_ROWS = 12
-_AS_IT_IS = ("FLOP", "FLOP/S", "P50", "P99")
+_AS_IT_IS = ("FLOP", "XLA", "FLOP/S", "P50", "P99")
 _MOST_FUNCTIONS, _FEW_CAUSES = 30, 5
 _MOST_GROUPS = 5
 _FEW = 10
@@ -80,10 +80,11 @@ def table(
     below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
-    return _section(capitalized(section.title), card, note=note)
+    return titled(capitalized(section.title), card, note=note)
 
 
-def _section(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
+def titled(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
+    """Return a section with a *title*, and a *note* beside it."""
     about = element("span", text(note)) if note else NOTHING
     head = element("div", element("h2", text(title)), about, class_="head")
     return element("section", head, *parts, **attributes)
@@ -160,7 +161,7 @@ def recompiles(snapshot: Snapshot) -> Html:
     rest = element("ol", *items[few:], class_="findings")
     card = element("div", folded(shown, rest, len(items) - few), class_="card")
     note = "What differed from the calls before, latest first"
-    return _section("Recompiles", card, note=note)
+    return titled("Recompiles", card, note=note)
 
 
 def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
@@ -273,7 +274,7 @@ def findings(run: Run) -> Html:
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
     listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
     card = element("div", quiet, listed, class_="card")
-    return _section("Findings", card, id="findings")
+    return titled("Findings", card, id="findings")
 
 
 def _list(items: Sequence[Html]) -> Html:
@@ -345,7 +346,16 @@ def _count(number: int) -> str:
 
 def page(run: Run) -> str:
     """Return the page of *run*, less than a megabyte, which loads nothing; escaped."""
-    style, name = _style(), label(run.snapshot.process.program)
+    name = label(run.snapshot.process.program)
+    body = joined(
+        header(run), element("main", joined(*_main(run)), id="main"), _footer(run)
+    )
+    return whole(f"{name or 'a process'} · jaxmon", body)
+
+
+def whole(title: str, body: Html, *styles: Path) -> str:
+    """Return a page with this *body*, which loads nothing; *styles* are added."""
+    style = _style(*_STYLES, *styles)
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -356,12 +366,9 @@ def page(run: Run) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", text(f"{name or 'a process'} · jaxmon")),
+        element("title", text(title)),
         # Not escaped: it is ours, and its hash is that of its text.
         Html(f"<style>{style}</style>"),
-    )
-    body = joined(
-        header(run), element("main", joined(*_main(run)), id="main"), _footer(run)
     )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n'
@@ -407,7 +414,7 @@ def _charts(snapshot: Snapshot) -> Html:
     note = "Times are UTC, numbers are medians"
     if names := ", ".join(found.name for found in slower):
         note += f"; dashed: since when {names} is slower"
-    return _section("How it went", drawn, note=note)
+    return titled("How it went", drawn, note=note)
 
 
 def _time(snapshot: Snapshot) -> Html:
@@ -457,8 +464,8 @@ def _footer(run: Run) -> Html:
 
 
 @cache
-def _style() -> str:
-    style = "\n".join(path.read_text("utf-8") for path in _STYLES)
+def _style(*files: Path) -> str:
+    style = "\n".join(path.read_text("utf-8") for path in files)
     # A comment could not end the element, but need not be sent either.
     return re.sub(r"/\*.*?\*/\s*", "", style, flags=re.DOTALL)
 

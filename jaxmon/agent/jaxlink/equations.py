@@ -1,0 +1,233 @@
+"""
+The equations of a program by the calls of the user's that traced them, and loops of
+Python that were unrolled into it: the body's equations were traced from the same calls.
+
+JAX traces a jitted function once for several calls, and keeps it for other programs. So
+what is inside of one is said to be called from where this program calls it; newer
+releases leave out its callers, older ones keep those of the first call.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+from typing import Any, TypeAlias
+
+from jaxmon import interrupts
+from jaxmon.agent.jaxlink.folding import captured
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transforms import jaxprs_in
+from jaxmon.clocks import monotonic
+from jaxmon.errors import ConfigFileError
+from jaxmon.facts.functions import Unrolled
+from jaxmon.facts.programs import CompiledProgram, EquationStack, TracedLine
+from jaxmon.host import sources
+from jaxmon.host.files import bounded
+
+
+_FEWEST_TIMES = 8
+_MOST_OUTERMOST = 4000
+_MOST_FILES = 16
+_INSTRUCTION = 2
+
+_LOOPS = (ast.For, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
+    """
+    Return the loop whose body is most of *jaxpr*, `None` if there is none that is seen
+    in the source. Takes 2 µs per equation.
+
+    Args:
+        jaxpr: of a function.
+        place: where that is defined, ``path/file.py:12``; loops around it do not count.
+        lines: knows whose files are whose.
+    """
+    if not place:
+        return None
+    counts = Counter[Any]()
+    for equation in jaxpr.eqns[:_MOST_OUTERMOST]:
+        origin = equation.source_info
+        if origin.traceback is not None:
+            shapes = [getattr(var.aval, "shape", None) for var in equation.outvars]
+            # The derivatives of a line are other equations of the same calls.
+            kind = equation.primitive.name, origin.name_stack, tuple(shapes)
+            counts[origin.traceback, kind] += 1
+    bodies = Counter[tuple[str, int]]()
+    for (calls, _), times in counts.items():
+        if times >= _FEWEST_TIMES:
+            codes, offsets = calls.raw_frames()
+            if where := _loop(codes, offsets, place, lines):
+                bodies[where, times] += times
+    if not bodies:
+        return None
+    (where, times), _ = bodies.most_common(1)[0]
+    inside = sum(count for (at, _), count in bodies.items() if at == where)
+    whole = min(len(jaxpr.eqns), _MOST_OUTERMOST)
+    return Unrolled(where, times, inside / whole, len(jaxpr.eqns))
+
+
+def _loop(
+    codes: list[CodeType], offsets: list[int], place: str, lines: SourceLineFinder
+) -> str:
+    """Return the innermost of these calls that a loop makes, within the function."""
+    for code, offset in zip(codes, offsets, strict=True):
+        if code.co_name == "tree_map":  # calls once for each leaf
+            return ""
+        file = code.co_filename
+        if not lines.is_user(file) or sources.package_of(file):
+            continue
+        at = _line_of(code, offset)
+        first = code.co_firstlineno
+        if at is not None and any(
+            first <= begin <= at <= end for begin, end in _loops(file)
+        ):
+            return f"{sources.display_path(file)}:{at}"
+        if f"{sources.display_path(file)}:{first}" == place:
+            break
+    return ""
+
+
+def _line_of(code: CodeType, offset: int) -> int | None:
+    return next(islice(code.co_positions(), offset // _INSTRUCTION, None), (None,))[0]
+
+
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and last lines of the bodies of loops in a source *file*."""
+    try:
+        tree = ast.parse(bounded.read(Path(file)))
+    except (ConfigFileError, SyntaxError, ValueError) as error:
+        interrupts.pass_on(error)
+        return ()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, _LOOPS):
+            found.append((node.body[0].lineno, node.body[-1].end_lineno or 0))
+        elif isinstance(node, _COMPREHENSIONS):
+            found.append((node.lineno, node.end_lineno or 0))
+    return tuple(found)
+
+
+_MOST_EQUATIONS, _MOST_DEPTH = 200_000, 60
+_MOST_STACKS, _MOST_CALLS = 500, 2000
+_OFTEN = 1000
+_JITTED = ("jit", "pjit")
+
+_Place: TypeAlias = tuple[str, int, str]
+_Calls: TypeAlias = tuple[_Place, ...]
+
+
+class EquationReader:
+    """
+    Reads jaxprs, for a limited time in all; 1 to 3 µs per equation.
+
+    Args:
+        lines: knows whose files are whose.
+        until: when to stop, by `monotonic`.
+    """
+
+    def __init__(self, lines: SourceLineFinder, until: float) -> None:
+        self._lines = lines
+        self._until = until
+        self._places: dict[tuple[CodeType, int], _Place] = {}
+        self._stacks: dict[Any, _Calls] = {}
+
+    def read(self, jaxpr: Any, place: str) -> CompiledProgram:
+        """
+        Return what is in *jaxpr*.
+
+        Args:
+            jaxpr: of a function, `None` if it is gone.
+            place: where that is defined, ``path/file.py:12``.
+        """
+        if jaxpr is None:
+            return CompiledProgram(unknown="JAX has let go of its jaxpr")
+        self._place, self._stacks = place, {}
+        self._left = _MOST_EQUATIONS
+        self._counts = defaultdict[_Calls, Counter[str]](Counter)
+        try:
+            self._walk(jaxpr, (), "", _MOST_DEPTH)
+            constants = captured(jaxpr, self._lines)
+        except AttributeError as error:
+            interrupts.pass_on(error)
+            return CompiledProgram(unknown=f"this JAX is another: {error}")
+        largest = sorted(self._counts.copy().items(), key=lambda of: -of[1].total())
+        return CompiledProgram(
+            equations=sum(counts.total() for _, counts in largest),
+            uncounted=self._left <= 0,
+            stacks=tuple(_stacks(largest)),
+            captured=constants,
+            unrolled=unrolled(jaxpr, place, self._lines),
+        )
+
+    def _walk(self, jaxpr: Any, base: _Calls, name: str, depth: int) -> None:
+        """Count what is in *jaxpr*, of the jitted function *name*, called by *base*."""
+        for equation in jaxpr.eqns:
+            self._left -= 1
+            if self._left <= 0:
+                return
+            if self._left % _OFTEN == 0 and monotonic() > self._until:
+                self._left = 0
+                return
+            primitive = equation.primitive.name
+            calls = self._calls(equation.source_info.traceback)
+            if calls[: len(base)] != base:
+                calls = base + _inside(calls, name)
+            self._counts[calls][primitive] += 1
+            for _, inner in jaxprs_in(equation) if depth else ():
+                if primitive in _JITTED:
+                    called = str(equation.params.get("name", ""))
+                    self._walk(inner, calls, called, depth - 1)
+                else:
+                    self._walk(inner, base, name, depth - 1)
+
+    def _calls(self, traceback: Any) -> _Calls:
+        """Return the user's lines in *traceback*, those outside of the function not."""
+        if traceback is None:
+            return ()
+        if (cached := self._stacks.get(traceback)) is not None:
+            return cached
+        found: list[_Place] = []
+        libraries: list[_Place] = []
+        for code, offset in zip(*traceback.raw_frames(), strict=True):
+            file = code.co_filename
+            if self._lines.is_user(file):
+                found.append(self._place_of(code, offset))
+                if f"{sources.display_path(file)}:{code.co_firstlineno}" == self._place:
+                    break
+            elif not libraries and self._lines.is_package(file):
+                libraries.append(self._place_of(code, offset))
+        self._stacks[traceback] = calls = tuple(reversed(found or libraries))
+        return calls
+
+    def _place_of(self, code: CodeType, offset: int) -> _Place:
+        key = code, offset
+        if key not in self._places:
+            line = _line_of(code, offset) or code.co_firstlineno
+            self._places[key] = code.co_filename, line, code.co_qualname
+        return self._places[key]
+
+
+def _stacks(largest: list[tuple[_Calls, Counter[str]]]) -> Iterator[EquationStack]:
+    room = _MOST_CALLS
+    for calls, counts in largest[:_MOST_STACKS]:
+        room -= len(calls)
+        if room < 0:
+            break
+        lines = tuple(TracedLine(*place) for place in calls)
+        yield EquationStack(lines, counts.total(), dict(counts.most_common()))
+
+
+def _inside(calls: _Calls, name: str) -> _Calls:
+    """Return those of *calls* that are in the function *name*."""
+    for at, (_, _, function) in enumerate(calls):
+        if function.rpartition(".")[2] == name:
+            return calls[at:]
+    return ()

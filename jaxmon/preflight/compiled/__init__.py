@@ -1,0 +1,1 @@
+"""What compiled programs are made of, by line of source."""

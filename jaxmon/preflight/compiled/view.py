@@ -1,0 +1,246 @@
+"""Compiled programs by what they cost, and the lines of one: as text, and as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from jaxmon.facts.programs import CompiledProgram
+from jaxmon.facts.record import encoded
+from jaxmon.host.formats.layout import (
+    UNKNOWN,
+    Column,
+    ago,
+    amount,
+    counted,
+    duration,
+    ending,
+    share,
+    size,
+)
+from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
+from jaxmon.screens.section import (
+    Fields,
+    Section,
+    fitting,
+    more,
+    number,
+    tabulated,
+    whole,
+    words,
+)
+
+
+_MOST_ROWS, _MOST_PROGRAMS = 20, 12
+# What narrow terminals have no room for, in this order.
+_LESS_OF_PROGRAMS = ("AGO", "BYTES", "FLOP", "TEMP.", "LOADED")
+_LESS_OF_LINES = ("COPIES", "IN", "MOSTLY", "WRITES")
+_ROOM = 24
+
+_Line: TypeAlias = tuple[LinePlace, LineCost]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPrograms:
+    """
+    The programs of a process, the costliest first, those *omitted* by it, and the costs
+    of one: the *latest* of its function, and the one *before* that, if there is one.
+    """
+
+    programs: Sequence[CompiledProgram]
+    latest: ProgramCosts
+    before: ProgramCosts | None = None
+    omitted: int = 0
+
+    @property
+    def changed(self) -> list[tuple[LinePlace, LineCost, LineCost]]:
+        """The lines that differ between the two, now and before, the grown first."""
+        if self.before is None:
+            return []
+        now, before = self.latest.lines, self.before.lines
+        found = [
+            (place, now.get(place, LineCost()), before.get(place, LineCost()))
+            for place in now.keys() | before.keys()
+        ]
+        found = [line for line in found if any(_more(*line))]
+        return sorted(
+            found, key=lambda line: (*(-more for more in _more(*line)), line[0])
+        )
+
+
+def _more(_: LinePlace, now: LineCost, before: LineCost) -> tuple[int, int]:
+    """Return how many more equations and instructions a line has."""
+    return (
+        now.equations.total() - before.equations.total(),
+        now.instructions.total() - before.instructions.total(),
+    )
+
+
+def by_cost(programs: Sequence[CompiledProgram]) -> list[CompiledProgram]:
+    """Return *programs*, the longest to compile first."""
+    return sorted(programs, key=lambda of: (-(of.seconds or 0.0), -(of.equations or 0)))
+
+
+def lines_of(costs: ProgramCosts) -> list[_Line]:
+    """Return the lines of a program, the largest part of it first."""
+
+    def part(line: LineCost) -> float:
+        return max(
+            line.equations.total() / max(costs.equations, 1),
+            line.instructions.total() / max(costs.instructions, 1),
+        )
+
+    found = [item for item in costs.lines.items() if item[1]]
+    return sorted(found, key=lambda item: (-part(item[1]), item[0]))
+
+
+def programs_table(found: ProcessPrograms, width: int) -> Section:
+    """Return the programs by the time of their compiles."""
+    now = time.time()
+    fields: Fields[CompiledProgram] = [
+        words("FUNCTION", 0, lambda of: of.function, ending),
+        words("AGO", 15, lambda of: ago(now - of.finished) if of.finished else UNKNOWN),
+        number("TRACE", 11, lambda of: of.trace_seconds, duration),
+        number("LOWER", 11, lambda of: of.lower_seconds, duration),
+        number("XLA", 11, lambda of: None if of.loaded else of.xla_seconds, duration),
+        number(
+            "LOADED", 11, lambda of: of.xla_seconds if of.loaded else None, duration
+        ),
+        number("EQUATIONS", 11, lambda of: of.equations, whole),
+        number("INSTR.", 9, lambda of: of.analysis.instructions, whole),
+        number("FLOP", 9, lambda of: of.analysis.flops, amount),
+        number("BYTES", 10, lambda of: of.analysis.accessed_bytes, size),
+        number("TEMP.", 10, lambda of: of.analysis.temporary_bytes, size),
+    ]
+    if not any(of.loaded for of in found.programs):
+        fields = [field for field in fields if field[0].heading != "LOADED"]
+    return tabulated(
+        "PROGRAMS",
+        fitting(fields, _LESS_OF_PROGRAMS, width - _ROOM),
+        found.programs[:_MOST_PROGRAMS],
+        about=": by the time of their compiles; FLOP and BYTES have each loop once",
+        below=more(len(found.programs[_MOST_PROGRAMS:]) + found.omitted),
+    )
+
+
+def lines_table(costs: ProgramCosts, width: int) -> Section:
+    """Return what the lines of a program cost."""
+    found, made = lines_of(costs), costs.instructions
+    fields: Fields[_Line] = [
+        words("LINE", 0, lambda item: str(item[0]), ending),
+        words("IN", 18, lambda item: item[1].function, ending),
+        words("MOSTLY", 19, lambda item: _mostly(item[1])),
+        number("EQUATIONS", 11, lambda item: item[1].equations.total(), whole),
+        _part("equations", costs.equations),
+        number("INSTR.", 9, lambda item: item[1].instructions.total(), whole),
+        _part("instructions", made),
+        number("FLOP", 9, lambda item: item[1].flops or None, amount),
+        number("WRITES", 10, lambda item: item[1].written_bytes or None, size),
+        number("COPIES", 10, lambda item: item[1].moved_bytes or None, size),
+        number("EXCHANGES", 11, lambda item: item[1].collective_bytes or None, size),
+    ]
+    if not any(line.collective_bytes for _, line in found):
+        fields = fields[:-1]
+    about = [counted(costs.equations, "equation")] if costs.equations else []
+    about += [counted(made, "instruction")] if made else []
+    return tabulated(
+        f"LINES of {costs.program.function}",
+        fitting(fields if made else fields[:5], _LESS_OF_LINES, width - _ROOM),
+        found[:_MOST_ROWS],
+        about=f": {', '.join(about)}",
+        below=[*more(len(found) - _MOST_ROWS), *_sentences(costs)],
+    )
+
+
+def growth_table(found: ProcessPrograms) -> Section:
+    """Return which lines grew or shrank since the program before."""
+    if found.before is None:
+        return Section("")
+    changes = found.changed
+    fields: Fields[tuple[LinePlace, LineCost, LineCost]] = [
+        words("LINE", 0, lambda of: str(of[0]), ending),
+        number("EQUATIONS", 11, lambda of: of[1].equations.total(), whole),
+        number("BEFORE", 9, lambda of: of[2].equations.total(), whole),
+        number("MORE", 9, lambda of: _more(*of)[0], _signed),
+        number("INSTR.", 9, lambda of: of[1].instructions.total(), whole),
+        number("BEFORE", 9, lambda of: of[2].instructions.total(), whole),
+        number("MORE", 9, lambda of: _more(*of)[1], _signed),
+    ]
+    both = found.before.made and found.latest.made
+    none = ["No line has more equations or instructions, or fewer."]
+    return tabulated(
+        "SINCE THE PROGRAM BEFORE",
+        fields if both else fields[:4],
+        changes[:_MOST_ROWS],
+        below=more(len(changes) - _MOST_ROWS) if changes else none,
+    )
+
+
+def text(found: ProcessPrograms, width: int) -> Iterator[str]:
+    """Yield the lines of a report."""
+    yield from programs_table(found, width).lines(width)
+    for section in (lines_table(found.latest, width), growth_table(found)):
+        if lines := section.lines(width):
+            yield from ("", *lines)
+
+
+def document(found: ProcessPrograms) -> dict[str, Any]:
+    """Return everything that is known."""
+    return {
+        "programs": [encoded(program) for program in found.programs],
+        "omitted": found.omitted,
+        "latest": _as_json(found.latest),
+        "before": None if found.before is None else _as_json(found.before),
+        "changed": [
+            {**place._asdict(), "equations": equations, "instructions": instructions}
+            for place, *costs in found.changed
+            for equations, instructions in [_more(place, *costs)]
+        ],
+    }
+
+
+def _as_json(costs: ProgramCosts) -> dict[str, Any]:
+    return {
+        "function": costs.program.function,
+        "finished": costs.program.finished,
+        "equations": costs.program.equations,
+        "instructions": costs.instructions or None,
+        "notes": costs.notes,
+        "lines": [
+            {
+                **place._asdict(),
+                **{name: getattr(line, name) for name in line.__slots__},
+            }
+            for place, line in lines_of(costs)
+        ],
+    }
+
+
+def _part(name: str, total: float) -> Any:
+    """Return the column with the part of *total* that the counts *name* have."""
+    return Column("OF ALL", 8), lambda item: share(
+        getattr(item[1], name).total(), total
+    )
+
+
+def _mostly(line: LineCost) -> str:
+    counts = line.equations or line.instructions
+    return next((name for name, _ in counts.most_common(1)), UNKNOWN)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}"
+
+
+def _sentences(costs: ProgramCosts) -> Iterator[str]:
+    """Yield what is to be said of a whole program."""
+    if loop := costs.program.unrolled:
+        times = f"at least {loop.times:,} times"  # it is not looked for everywhere
+        yield f"Python unrolled a loop: {loop.where} is there {times}."
+    if constants := costs.program.captured:
+        where = f", first used at {constants.where}" if constants.where else ""
+        kinds = f"{constants.largest} above all{where}"
+        yield f"{size(constants.bytes)} of arrays from outside are constants, {kinds}."
+    yield from costs.notes
