@@ -17,7 +17,7 @@ from jaxmon.host.formats.layout import counted, duration, share
 
 
 if TYPE_CHECKING:
-    from jaxmon.preflight.profile.passes import CompiledProgram, CompileTimes
+    from jaxmon.preflight.profile.passes import TracedCompile, CompileTimes
 
 _SMALL, _REST = 0.01, "less than 1 % each"
 _NAMES = {
@@ -92,7 +92,7 @@ def _lines(found: CompileTimes, code: int, top: int) -> Iterator[str]:
         yield "nothing was compiled in the process; its children are not observed"
         return
     functions, number = Counter(of.function for of in found.programs), Counter[str]()
-    blocks: list[tuple[str, CompiledProgram]] = []
+    blocks: list[tuple[str, TracedCompile]] = []
     for program in found.programs:
         if not program.internal:
             name = program.function
@@ -117,7 +117,7 @@ def _lines(found: CompileTimes, code: int, top: int) -> Iterator[str]:
 
 
 def _block(
-    name: str, programs: Sequence[CompiledProgram], folds: Sequence[str] | None = None
+    name: str, programs: Sequence[TracedCompile], folds: Sequence[str] | None = None
 ) -> Iterator[str]:
     """Yield lines on *programs* together, if there are any."""
     if not programs:

@@ -48,7 +48,7 @@ _SLACK = 1_000_000_000
 
 
 @dataclass
-class CompiledProgram:
+class TracedCompile:
     """
     A program.
 
@@ -85,7 +85,7 @@ class CompileTimes(NamedTuple):
     constants by which operation most, and where.
     """
 
-    programs: list[CompiledProgram]
+    programs: list[TracedCompile]
     unfinished: list[str]
     folds: dict[str, list[str]]
 
@@ -94,14 +94,14 @@ def read(directory: Path) -> CompileTimes:
     """Return what agents wrote to *directory*. Raises `WireError`, `ValueError`."""
     found = CompileTimes([], [], {})
     for path in sorted(directory.glob("*.jsonl")):
-        begun: dict[str, CompiledProgram] = {}
+        begun: dict[str, TracedCompile] = {}
         loaded: dict[str, bool] = {}
         for line in map(json.loads, path.read_text().splitlines()):
             marker = line.pop("marker", None)
             if marker is None:
                 found.folds[line["folds"]] = line["by"]
             elif "function" in line:
-                begun[marker] = CompiledProgram(**line)
+                begun[marker] = TracedCompile(**line)
             else:
                 program = begun[marker]
                 program.untraced = program.untraced or line["cut"] or ""
@@ -143,7 +143,7 @@ class TimedEvent(NamedTuple):
 
 
 def _own_times(
-    plane: Plane, compiles: Mapping[str, CompiledProgram]
+    plane: Plane, compiles: Mapping[str, TracedCompile]
 ) -> Iterator[tuple[str, list[OwnTime]]]:
     """Yield the marker of each compile in *plane*, and the times of its thread."""
     lines, spans = [], []
