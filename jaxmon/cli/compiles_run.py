@@ -17,7 +17,7 @@ from jaxmon.host.formats.layout import counted, duration, share
 
 
 if TYPE_CHECKING:
-    from jaxmon.preflight.profile.passes import TracedCompile, CompileTimes
+    from jaxmon.preflight.profile.passes import CompileTimes, TracedCompile
 
 _SMALL, _REST = 0.01, "less than 1 % each"
 _NAMES = {
