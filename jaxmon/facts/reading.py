@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
+from jaxmon.facts.record import NOTHING
 
 
 _LE = ',le="'
@@ -220,12 +221,15 @@ class Reading(NamedTuple):
         values: of counters and gauges, by the name of the metric.
         histograms: by the name of the metric.
         sums: of a metric that many functions have, by process.
+        began: histograms at the first reading of a process that counts on for earlier
+            ones of its slot, by process and by metric.
     """
 
     time: float
     values: Mapping[str, Mapping[Key, float]]
     histograms: Mapping[str, Mapping[Key, Observations]]
     sums: Mapping[str, Mapping[str, float]]
+    began: Mapping[str, Mapping[str, Mapping[Key, Observations]]] = NOTHING
 
     def of(self, metric: Metric) -> Mapping[Key, float]:
         """Return the values of *metric*."""
@@ -318,6 +322,7 @@ def by_process(reading: Reading) -> dict[str, Reading]:
             values.get(worker, {}),
             histograms.get(worker, {}),
             sums.get(worker, {}),
+            reading.began,
         )
         for worker in {*values, *histograms, *sums}
     }

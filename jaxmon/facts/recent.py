@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.reading import Key, Observations, Reading, in_order, total
+from jaxmon.facts.reading import (
+    Key,
+    Observations,
+    Reading,
+    by_process,
+    in_order,
+    total,
+)
 from jaxmon.facts.status import (
     AcceleratorSummary,
     AgentSummary,
@@ -99,12 +106,22 @@ class Recent:
         return found
 
     def usual(self, metric: Metric) -> dict[Key, Observations]:
-        """Return what each histogram *metric* of processes that are old observed."""
-        return {
-            key: observed
-            for key in self._now.distributions(metric)
-            if (observed := self._distribution_before(metric, key)) is not None
-        }
+        """
+        Return what each histogram *metric* of processes that are old observed; not what
+        earlier ones of their slots did, of other releases perhaps.
+        """
+        found = {}
+        for key in self._now.distributions(metric):
+            observed = self._distribution_before(metric, key)
+            if self._before is None or observed is None:
+                continue
+            if self._now.inherited(key[0]):
+                began = self._before.began.get(key[0])
+                if began is None:
+                    continue
+                observed = observed.since(began.get(metric.name, {}).get(key))
+            found[key] = observed
+        return found
 
     def _value_before(self, metric: Metric, key: Key) -> float:
         if self._before is None or not self._is_old(key[0]):
@@ -121,13 +138,8 @@ class Recent:
         before, now = self._before, self._now
         if before is None or worker not in self._workers_before:
             return False
-        first, started = before.started(worker), now.started(worker)
-        if started is None:
-            # What an ended process left is not about those that run now.
-            return first is None
-        if first is None:
-            return True
-        return abs(first - started) < _SAME_START and self._age(worker) is None
+        young = before.started(worker) is not None and self._age(worker) is not None
+        return _are_same(before, now, worker) and not young
 
     def _age(self, worker: str) -> float | None:
         """Return the age of a process that is young, and alone counted in its slot."""
@@ -145,15 +157,25 @@ class Window:
         self._kept: dict[float, deque[Reading]] = {
             seconds: deque() for seconds in (MINUTE, TEN_MINUTES)
         }
+        self._first: dict[str, Reading] = {}
 
     def add(self, reading: Reading) -> None:
         """Keep *reading*, unless there is one from just before it."""
+        self._first = {
+            worker: first
+            if first is not None and _are_same(first, reading, worker)
+            else by_process(reading.compared())[worker]
+            for (worker,) in reading.of(catalog.PROCESS_START_TIME_SECONDS)
+            if reading.inherited(worker)
+            for first in [self._first.get(worker)]
+        }
+        began = {worker: first.histograms for worker, first in self._first.items()}
         for seconds, kept in self._kept.items():
             if kept and kept[-1].time > reading.time:  # the clock was set back
                 kept.clear()
             if kept and reading.time - kept[-1].time < seconds / _MOST[seconds]:
                 continue
-            kept.append(reading.compared(*_METRICS[seconds]))
+            kept.append(reading.compared(*_METRICS[seconds])._replace(began=began))
             # The first one is the youngest that is old enough.
             while len(kept) > 1 and reading.time - kept[1].time >= seconds:
                 kept.popleft()
@@ -167,6 +189,15 @@ class Window:
         if not kept or not _LEAST <= time - kept[0].time < _OLDEST * seconds:
             return None
         return kept[0]
+
+
+def _are_same(before: Reading, now: Reading, worker: str) -> bool:
+    """Return whether it is the same process, as far as is known."""
+    first, started = before.started(worker), now.started(worker)
+    if first is None or started is None:
+        # What an ended process left is not about those that run now.
+        return started is not None or first is None
+    return abs(first - started) < _SAME_START
 
 
 def _processes(reading: Reading) -> frozenset[str]:

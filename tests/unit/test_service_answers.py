@@ -4,7 +4,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
+from jaxmon_exporter.pages import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -42,6 +43,35 @@ def test_a_service_that_answers_may_have_long_requests() -> None:
     assert status(worker).answer.state == "fine"
     in_progress(worker, 76).requests(1)
     assert status(worker).answer.state == "fine"
+
+
+@pytest.mark.parametrize("took", [0.9, 0.02])
+def test_a_release_is_not_judged_by_what_an_earlier_one_took(took: float) -> None:
+    """Its slot counts on for both. What it becomes slower than is itself."""
+    worker, now = Worker(started=START + 5000), START + 5100.0
+    worker.requests(5000, took=0.02)
+    worker.set(catalog.COUNTING_SECONDS, 5100)
+    worker.set(catalog.UPTIME_SECONDS, 100)
+    live = Live(worker.page, version="", run_dir="", clock=lambda: now)
+
+    def answered(took: float) -> str:
+        nonlocal now
+        for _ in range(12):
+            live.sample()
+            now += 10
+            worker.requests(30, took=took)
+        summary = live.summary((), UNREAD)
+        assert summary is not None
+        assert summary.requests[0].total >= 5000
+        return summary.answer.text
+
+    assert answered(took).startswith("Yes: 3 requests a second, and none fails")
+    in_progress(worker, 20)
+    hang = "Not quite: requests to POST /predict hang: 4 requests in progress"
+    assert answered(took).startswith("Yes:" if took > 0.5 else hang)
+    in_progress(worker, 1)
+    assert answered(took).startswith("Yes:")
+    assert "POST /predict are slow: half of them take up to" in answered(10 * took)
 
 
 def ended(worker: Worker) -> list[Family]:
