@@ -72,17 +72,17 @@ class Recent:
         Return the time that the differences of the process *worker* are about; `None`
         if it was not read before, and is not young, or adds to what others counted.
         """
-        if self._before is not None and self._is_old(worker):
-            return self._now.time - self._before.time
-        return self._age(worker)
+        before = self._before_of(worker)
+        return self._now.time - before.time if before else self._age(worker)
 
     def values(self, metric: Metric) -> dict[Key, float]:
         """Return by how much each counter *metric* rose, if that is known."""
         found = {}
         for key, value in self._now.of(metric).items():
             if self.seconds(key[0]) is not None:
-                before = self._value_before(metric, key)
-                found[key] = value - before if before <= value else value
+                before = self._before_of(key[0])
+                past = before.of(metric).get(key, 0.0) if before else 0.0
+                found[key] = value - past if past <= value else value
         return found
 
     def distributions(self, metric: Metric) -> dict[Key, Observations]:
@@ -95,12 +95,11 @@ class Recent:
 
     def sums(self, metric: Metric) -> dict[str, float]:
         """Return how fast the sum over all functions of *metric* rose, by process."""
-        before = self._before
         found = {}
         for worker, value in self._now.sums.get(metric.name, {}).items():
             if seconds := self.seconds(worker):
-                old = before is not None and self._is_old(worker)
-                past = before.sums.get(metric.name, {}) if before and old else {}
+                before = self._before_of(worker)
+                past = before.sums.get(metric.name, {}) if before else {}
                 rose = value - past.get(worker, 0.0)
                 found[worker] = (rose if rose >= 0 else value) / seconds
         return found
@@ -110,36 +109,25 @@ class Recent:
         Return what each histogram *metric* of processes that are old observed; not what
         earlier ones of their slots did, of other releases perhaps.
         """
-        found = {}
-        for key in self._now.distributions(metric):
-            observed = self._distribution_before(metric, key)
-            if self._before is None or observed is None:
-                continue
-            if self._now.inherited(key[0]):
-                began = self._before.began.get(key[0])
-                if began is None:
-                    continue
-                observed = observed.since(began.get(metric.name, {}).get(key))
-            found[key] = observed
-        return found
-
-    def _value_before(self, metric: Metric, key: Key) -> float:
-        if self._before is None or not self._is_old(key[0]):
-            return 0.0
-        return self._before.of(metric).get(key, 0.0)
+        began = self._before.began if self._before is not None else {}
+        return {
+            key: observed.since(began.get(key[0], {}).get(metric.name, {}).get(key))
+            for key in self._now.distributions(metric)
+            if (observed := self._distribution_before(metric, key)) is not None
+            and (key[0] in began or not self._now.inherited(key[0]))
+        }
 
     def _distribution_before(self, metric: Metric, key: Key) -> Observations | None:
-        if self._before is None or not self._is_old(key[0]):
-            return None
-        return self._before.distributions(metric).get(key)
+        before = self._before_of(key[0])
+        return before.distributions(metric).get(key) if before else None
 
-    def _is_old(self, worker: str) -> bool:
-        """Return whether the process is the one that was read before, and not young."""
-        before, now = self._before, self._now
+    def _before_of(self, worker: str) -> Reading | None:
+        """Return the reading before, if it has the same process, which is not young."""
+        before = self._before
         if before is None or worker not in self._workers_before:
-            return False
+            return None
         young = before.started(worker) is not None and self._age(worker) is not None
-        return _are_same(before, now, worker) and not young
+        return before if _are_same(before, self._now, worker) and not young else None
 
     def _age(self, worker: str) -> float | None:
         """Return the age of a process that is young, and alone counted in its slot."""
@@ -194,10 +182,11 @@ class Window:
 def _are_same(before: Reading, now: Reading, worker: str) -> bool:
     """Return whether it is the same process, as far as is known."""
     first, started = before.started(worker), now.started(worker)
-    if first is None or started is None:
+    if started is None:
         # What an ended process left is not about those that run now.
-        return started is not None or first is None
-    return abs(first - started) < _SAME_START
+        up = now.of(catalog.AGENT_UP)
+        return first is None and ((worker,) in up or not up)
+    return first is None or abs(first - started) < _SAME_START
 
 
 def _processes(reading: Reading) -> frozenset[str]:
@@ -319,6 +308,7 @@ def _request(
         cold=_latency(_of(lately, "success", warm=False)),
         usual_p50=before.quantile(0.5) if before is not None else None,
         usual_p95=before.quantile(0.95) if before is not None else None,
+        usual_count=before.observed if before is not None else 0.0,
         in_progress=None,
         oldest=None,
         oldest_worker="",

@@ -5,6 +5,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
+from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
 from jaxmon_exporter.pages import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
@@ -91,6 +93,18 @@ def test_of_what_has_ended_it_is_not_known(failed: int) -> None:
     assert (answer.state, answer.text, answer.reasons) == ("unknown", text, ())
 
 
+def test_what_is_usual_is_not_what_ended_processes_took() -> None:
+    """In another slot, say, from which a deployment has moved on."""
+    past, worker = Worker(1), Worker()
+    past.requests(100, took=0.02)
+    worker.requests(5)
+    left = ended(past)
+    before = reading(worker, at=START + 540, extra=left)
+    found = status(in_progress(worker, 20), before=before, extra=left)
+    assert found.answer.state == "fine"
+    assert found.requests[0].usual_count == 5
+
+
 def test_what_ended_processes_counted_is_not_about_another_one() -> None:
     """While one runs, its own failures count, and no others."""
     past, runs = Worker(1), Worker()
@@ -125,3 +139,65 @@ def test_an_end_before_all_that_runs_began_is_past() -> None:
     assert found("", 99.0) == found("train", 99.0, 10) == [ENDED]
     assert found("", 101.0) == found("train", 101.0, 10) == []
     assert found("train", 101.0) == [ENDED]
+
+
+FAILED = as_fact(
+    Finding(
+        "thread_failed", "batcher", "Thread batcher ended at a.py:9.", (), "", "a.py:9"
+    )
+)
+HANGS = as_fact(
+    Finding("hanging", ROUTE, f"A request to {ROUTE} is in progress.", (), "", "")
+)
+
+
+@pytest.mark.parametrize(
+    ("age", "texts"),
+    [
+        (20, [(FAILED.verdict, ""), ("requests to POST /predict hang", "")]),
+        (400, [("no request to POST /predict has finished", FAILED.verdict)]),
+    ],
+)
+def test_a_thread_that_failed_is_the_cause_of_what_hangs(
+    age: float, texts: list[tuple[str, str]]
+) -> None:
+    """It stands above that or, if that pages, below; and what hangs is said once."""
+    worker = Worker()
+    worker.requests(100, took=0.02)
+    before = reading(worker, at=START + 540)
+    process = ProcessVerdict(findings=(HANGS, FAILED))
+    found = status(
+        in_progress(worker, age), before=before, verdict=HostVerdict({"0": process})
+    )
+    reasons = [(of.text, of.because) for of in found.answer.reasons]
+    assert len(reasons) == len(texts)
+    for (text, because), (start, cause) in zip(reasons, texts, strict=True):
+        assert text.startswith(start)
+        assert because == cause
+
+
+def test_what_is_in_progress_is_not_hidden() -> None:
+    """Before it hangs, as far as is known; and what clients ended without success."""
+    worker = in_progress(Worker(started=START + 580), 13)
+    assert status(worker).answer.text == (
+        "Yes, as far as known: no finished request and no step in the last 20 s; "
+        "4 requests to POST /predict in progress, the oldest for 13.0 s."
+    )
+    worker = in_progress(Worker(started=START + 520), 24)
+    worker.requests(90, took=10.7)
+    rate = "Yes: 1.12 requests a second, and none fails"
+    oldest = "4 requests to POST /predict in progress, the oldest for 24.0 s."
+    assert status(worker).answer.text == f"{rate}; {oldest}"
+    in_progress(worker, 4).requests(6, "client_error")
+    rate = "Yes: 1.2 requests a second, and none fails"
+    assert status(worker).answer.text == f"{rate}, but for 6 client errors."
+
+
+def test_of_a_few_requests_it_is_not_known_what_they_usually_take() -> None:
+    """Neither on this screen nor among the findings."""
+    for count, state in ((19, "fine"), (20, "degraded")):
+        worker = Worker()
+        worker.requests(count, took=0.02)
+        before = reading(worker, at=START + 540)
+        found = status(in_progress(worker, 20), before=before).answer
+        assert found.state == state
