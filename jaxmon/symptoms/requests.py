@@ -349,7 +349,7 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
             ),
             summary=(
                 "Route {{ $labels.route }} of job {{ $labels.job }}, or some of its "
-                "processes, answers no request; callers have waited for "
+                "processes, answers no request; requests stay open for "
                 "{{ $value | humanizeDuration }}."
             ),
         )
