@@ -221,15 +221,14 @@ class Reading(NamedTuple):
         values: of counters and gauges, by the name of the metric.
         histograms: by the name of the metric.
         sums: of a metric that many functions have, by process.
-        began: histograms at the first reading of a process that counts on for earlier
-            ones of its slot, by process and by metric.
+        began: the first readings of processes that count on for others of their slots.
     """
 
     time: float
     values: Mapping[str, Mapping[Key, float]]
     histograms: Mapping[str, Mapping[Key, Observations]]
     sums: Mapping[str, Mapping[str, float]]
-    began: Mapping[str, Mapping[str, Mapping[Key, Observations]]] = NOTHING
+    began: Mapping[str, Reading] = NOTHING
 
     def of(self, metric: Metric) -> Mapping[Key, float]:
         """Return the values of *metric*."""

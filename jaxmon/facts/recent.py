@@ -49,6 +49,7 @@ _METRICS: Mapping[float, tuple[Metric, ...]] = {
 }
 # Shorter differences are chance; longer ones, as multiples, are not of that time.
 _LEAST, _OLDEST = 10.0, 3
+_NONE = Reading(0.0, {}, {}, {})
 
 
 class Recent:
@@ -105,13 +106,10 @@ class Recent:
         return found
 
     def usual(self, metric: Metric) -> dict[Key, Observations]:
-        """
-        Return what each histogram *metric* of processes that are old observed; not what
-        earlier ones of their slots did, of other releases perhaps.
-        """
+        """Return what each histogram *metric* of old processes observed, no others."""
         began = self._before.began if self._before is not None else {}
         return {
-            key: observed.since(began.get(key[0], {}).get(metric.name, {}).get(key))
+            key: observed.since(began.get(key[0], _NONE).distributions(metric).get(key))
             for key in self._now.distributions(metric)
             if (observed := self._distribution_before(metric, key)) is not None
             and (key[0] in began or not self._now.inherited(key[0]))
@@ -122,12 +120,16 @@ class Recent:
         return before.distributions(metric).get(key) if before else None
 
     def _before_of(self, worker: str) -> Reading | None:
-        """Return the reading before, if it has the same process, which is not young."""
-        before = self._before
-        if before is None or worker not in self._workers_before:
+        """Return what to compare the process with; `None` if young or unknown."""
+        before, now = self._before, self._now
+        if before is None:
             return None
+        if worker not in self._workers_before or not _are_same(before, now, worker):
+            first = before.began.get(worker, now)
+            settled = now.time - first.time >= _LEAST
+            return first if settled and _are_same(first, now, worker) else None
         young = before.started(worker) is not None and self._age(worker) is not None
-        return before if _are_same(before, self._now, worker) and not young else None
+        return None if young else before
 
     def _age(self, worker: str) -> float | None:
         """Return the age of a process that is young, and alone counted in its slot."""
@@ -157,13 +159,12 @@ class Window:
             if reading.inherited(worker)
             for first in [self._first.get(worker)]
         }
-        began = {worker: first.histograms for worker, first in self._first.items()}
         for seconds, kept in self._kept.items():
             if kept and kept[-1].time > reading.time:  # the clock was set back
                 kept.clear()
             if kept and reading.time - kept[-1].time < seconds / _MOST[seconds]:
                 continue
-            kept.append(reading.compared(*_METRICS[seconds])._replace(began=began))
+            kept.append(reading.compared(*_METRICS[seconds]))
             # The first one is the youngest that is old enough.
             while len(kept) > 1 and reading.time - kept[1].time >= seconds:
                 kept.popleft()
@@ -176,7 +177,7 @@ class Window:
         kept = self._kept[seconds]
         if not kept or not _LEAST <= time - kept[0].time < _OLDEST * seconds:
             return None
-        return kept[0]
+        return kept[0]._replace(began=self._first)
 
 
 def _are_same(before: Reading, now: Reading, worker: str) -> bool:

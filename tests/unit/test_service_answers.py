@@ -76,6 +76,34 @@ def test_a_release_is_not_judged_by_what_an_earlier_one_took(took: float) -> Non
     assert "POST /predict are slow: half of them take up to" in answered(10 * took)
 
 
+def test_a_successor_is_known_before_the_minute_is_over() -> None:
+    """What it is compared with is its first reading, as long as older ones are kept."""
+    worker, now = Worker(), START + 600.0
+    live = Live(worker.page, version="", run_dir="", clock=lambda: now)
+
+    def after(seconds: float) -> str:
+        nonlocal now
+        now += seconds
+        worker.set(catalog.COUNTING_SECONDS, now - START)
+        worker.set(catalog.UPTIME_SECONDS, now - begun)
+        live.sample()
+        summary = live.summary((), UNREAD)
+        assert summary is not None
+        return summary.answer.text
+
+    begun = START
+    for _ in range(8):
+        worker.requests(100)
+        after(10)
+    begun = now
+    worker.set(catalog.PROCESS_START_TIME_SECONDS, begun)
+    after(2)
+    worker.requests(50, "error")
+    assert after(5).startswith("Yes")
+    failed = "No: 50 of 50 requests to POST /predict failed in the last 20 s."
+    assert after(15) == failed
+
+
 def ended(worker: Worker) -> list[Family]:
     """Return what a sidecar serves of a process that has ended, from what it left."""
     worker.unset(catalog.PROCESS_START_TIME_SECONDS)
