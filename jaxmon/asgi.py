@@ -11,7 +11,8 @@ Each HTTP request is recorded as a `jaxmon.request`. Its route is the matched te
 the last byte of the response is sent. The status determines the outcome: 4xx is
 ``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
 midway, is an ``error`` whatever its status; if the client disconnects first, it is a
-``client_error``.
+``client_error``. That it has is known if the application receives the server's message,
+or if the server is uvicorn, and nothing between it and this replaces ``receive``.
 
 With the setting ``serverless``, metrics and spans are pushed before the last byte is
 sent: after it, the platform may freeze the process.
@@ -32,7 +33,6 @@ from jaxmon.indicators.requests import (
     http_status,
     origin_of,
 )
-from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.work import serving
 
 
@@ -82,13 +82,13 @@ class Middleware:
             try:
                 await self.app(scope, exchange.receive, exchange.send)
             except Exception:
-                exchange.cut_short("error")
+                exchange.cut_short()
                 raise
             except BaseException:  # as a rule because the client left
-                exchange.cut_short("client_error")
+                exchange.leave()
                 raise
             # The server says so, with a 500 if it still can.
-            exchange.cut_short("error")
+            exchange.cut_short()
 
     def _route(self, scope: Scope) -> str:
         indicators = recorder()
@@ -132,12 +132,16 @@ class _Request:
         message = await self._receive()
         # After the last byte, servers call the end a disconnect as well.
         if message["type"] == "http.disconnect" and not self._all_said:
-            self._leave()
+            self.leave()
         return message
 
     async def send(self, message: Message) -> None:
         """Forward messages from the application."""
         kind = message["type"]
+        # Without receiving, an application does not learn that the client has left.
+        server = getattr(self._receive, "__self__", None)
+        if getattr(server, "disconnected", False) is True and not self._all_said:
+            self.leave()
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
             status = http_status(message.get("status"))
@@ -158,21 +162,24 @@ class _Request:
         try:
             await self._send(message)
         except OSError:  # how servers may tell that the client has left
-            self._leave()
+            self.leave()
             raise
         if self._all_said:
             self._request.end()
 
-    def cut_short(self, outcome: Outcome) -> None:
+    def cut_short(self) -> None:
         """Record that the application stopped responding early."""
         if self._left:
             return
-        self._request.outcome = outcome
+        self._request.outcome = "error"
         origin = self._origin
-        if origin is not None and origin.status is None and outcome == "error":
+        if origin is not None and origin.status is None:
             origin.status = SERVER_ERROR  # what the server is about to say
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Record that the client has left."""
+        if not self._left:
+            self._request.left = self._request.outcome is None
         self._left = True
         self._request.outcome = "client_error"
 

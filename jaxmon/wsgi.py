@@ -162,13 +162,14 @@ class _Exchange:
         self._open.end()
         self._push()
 
-    def close(self) -> None:
-        """Leave the request; the client has left if the server has not read it all."""
+    def close(self, passed: int) -> None:
+        """Leave the request, whose client got *passed* parts, and left if not all."""
         if self._block is None:
             return
         # Of a request that has ended, this changes nothing.
         if not self.whole and self._status not in _WITHOUT_BODY:
             self._open.outcome = "client_error"
+            self._open.left = passed <= 1
         self.leave()
 
     def leave(self, error: BaseException | None = None) -> None:
@@ -189,12 +190,13 @@ class _Exchange:
 class _Body:
     """The body of a response, whose end is noted."""
 
-    __slots__ = ("_all", "_exchange", "_next")
+    __slots__ = ("_all", "_exchange", "_next", "_passed")
 
     def __init__(self, body: Iterable[bytes], exchange: _Exchange) -> None:
         self._all = body
         self._exchange = exchange
         self._next: Iterator[bytes] | None = None
+        self._passed = 0
 
     def __iter__(self) -> Self:
         return self
@@ -203,13 +205,15 @@ class _Body:
         try:
             if self._next is None:
                 self._next = iter(self._all)
-            return next(self._next)
+            part = next(self._next)
         except StopIteration:
             self._exchange.end()
             raise
         except BaseException as error:
             self._exchange.fail(error)
             raise
+        self._passed += 1
+        return part
 
     def close(self) -> None:
         """Close the application's body, as servers do in any case."""
@@ -219,7 +223,7 @@ class _Body:
         except BaseException as error:
             self._exchange.fail(error)
             raise
-        self._exchange.close()
+        self._exchange.close(self._passed)
 
 
 class _Sized(_Body):

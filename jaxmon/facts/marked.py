@@ -46,11 +46,17 @@ class Failure(Fact):
 
 
 class RouteFacts(Fact):
-    """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
+    """
+    The requests of one route. Of those in progress, the oldest began *oldest_seconds*
+    ago, and *queued* have an item in a queue; of those finished, callers of *left* are
+    known to have left before the response began.
+    """
 
     name: str = ""
     in_progress: int = 0
     oldest_seconds: float = 0.0
+    queued: int = 0
+    left: int = 0
     failures: tuple[Failure, ...] = ()
     finished: tuple[Finished, ...] = ()
     batches: Batches = Batches()

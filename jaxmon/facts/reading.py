@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
+from jaxmon.facts.record import NOTHING
 
 
 _LE = ',le="'
@@ -220,12 +221,14 @@ class Reading(NamedTuple):
         values: of counters and gauges, by the name of the metric.
         histograms: by the name of the metric.
         sums: of a metric that many functions have, by process.
+        began: the first readings of processes that count on for others of their slots.
     """
 
     time: float
     values: Mapping[str, Mapping[Key, float]]
     histograms: Mapping[str, Mapping[Key, Observations]]
     sums: Mapping[str, Mapping[str, float]]
+    began: Mapping[str, Reading] = NOTHING
 
     def of(self, metric: Metric) -> Mapping[Key, float]:
         """Return the values of *metric*."""
@@ -318,6 +321,7 @@ def by_process(reading: Reading) -> dict[str, Reading]:
             values.get(worker, {}),
             histograms.get(worker, {}),
             sums.get(worker, {}),
+            reading.began,
         )
         for worker in {*values, *histograms, *sums}
     }

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.reading import Key, Observations, Reading, in_order, total
+from jaxmon.facts.reading import (
+    Key,
+    Observations,
+    Reading,
+    by_process,
+    in_order,
+    total,
+)
 from jaxmon.facts.status import (
     AcceleratorSummary,
     AgentSummary,
@@ -42,6 +49,7 @@ _METRICS: Mapping[float, tuple[Metric, ...]] = {
 }
 # Shorter differences are chance; longer ones, as multiples, are not of that time.
 _LEAST, _OLDEST = 10.0, 3
+_NONE = Reading(0.0, {}, {}, {})
 
 
 class Recent:
@@ -65,17 +73,17 @@ class Recent:
         Return the time that the differences of the process *worker* are about; `None`
         if it was not read before, and is not young, or adds to what others counted.
         """
-        if self._before is not None and self._is_old(worker):
-            return self._now.time - self._before.time
-        return self._age(worker)
+        before = self._before_of(worker)
+        return self._now.time - before.time if before else self._age(worker)
 
     def values(self, metric: Metric) -> dict[Key, float]:
         """Return by how much each counter *metric* rose, if that is known."""
         found = {}
         for key, value in self._now.of(metric).items():
             if self.seconds(key[0]) is not None:
-                before = self._value_before(metric, key)
-                found[key] = value - before if before <= value else value
+                before = self._before_of(key[0])
+                past = before.of(metric).get(key, 0.0) if before else 0.0
+                found[key] = value - past if past <= value else value
         return found
 
     def distributions(self, metric: Metric) -> dict[Key, Observations]:
@@ -88,46 +96,40 @@ class Recent:
 
     def sums(self, metric: Metric) -> dict[str, float]:
         """Return how fast the sum over all functions of *metric* rose, by process."""
-        before = self._before
         found = {}
         for worker, value in self._now.sums.get(metric.name, {}).items():
             if seconds := self.seconds(worker):
-                old = before is not None and self._is_old(worker)
-                past = before.sums.get(metric.name, {}) if before and old else {}
+                before = self._before_of(worker)
+                past = before.sums.get(metric.name, {}) if before else {}
                 rose = value - past.get(worker, 0.0)
                 found[worker] = (rose if rose >= 0 else value) / seconds
         return found
 
     def usual(self, metric: Metric) -> dict[Key, Observations]:
-        """Return what each histogram *metric* of processes that are old observed."""
+        """Return what each histogram *metric* of old processes observed, no others."""
+        began = self._before.began if self._before is not None else {}
         return {
-            key: observed
+            key: observed.since(began.get(key[0], _NONE).distributions(metric).get(key))
             for key in self._now.distributions(metric)
             if (observed := self._distribution_before(metric, key)) is not None
+            and (key[0] in began or not self._now.inherited(key[0]))
         }
 
-    def _value_before(self, metric: Metric, key: Key) -> float:
-        if self._before is None or not self._is_old(key[0]):
-            return 0.0
-        return self._before.of(metric).get(key, 0.0)
-
     def _distribution_before(self, metric: Metric, key: Key) -> Observations | None:
-        if self._before is None or not self._is_old(key[0]):
-            return None
-        return self._before.distributions(metric).get(key)
+        before = self._before_of(key[0])
+        return before.distributions(metric).get(key) if before else None
 
-    def _is_old(self, worker: str) -> bool:
-        """Return whether the process is the one that was read before, and not young."""
+    def _before_of(self, worker: str) -> Reading | None:
+        """Return what to compare the process with; `None` if young or unknown."""
         before, now = self._before, self._now
-        if before is None or worker not in self._workers_before:
-            return False
-        first, started = before.started(worker), now.started(worker)
-        if started is None:
-            # What an ended process left is not about those that run now.
-            return first is None
-        if first is None:
-            return True
-        return abs(first - started) < _SAME_START and self._age(worker) is None
+        if before is None:
+            return None
+        if worker not in self._workers_before or not _are_same(before, now, worker):
+            first = before.began.get(worker, now)
+            settled = now.time - first.time >= _LEAST
+            return first if settled and _are_same(first, now, worker) else None
+        young = before.started(worker) is not None and self._age(worker) is not None
+        return None if young else before
 
     def _age(self, worker: str) -> float | None:
         """Return the age of a process that is young, and alone counted in its slot."""
@@ -145,9 +147,18 @@ class Window:
         self._kept: dict[float, deque[Reading]] = {
             seconds: deque() for seconds in (MINUTE, TEN_MINUTES)
         }
+        self._first: dict[str, Reading] = {}
 
     def add(self, reading: Reading) -> None:
         """Keep *reading*, unless there is one from just before it."""
+        self._first = {
+            worker: first
+            if first is not None and _are_same(first, reading, worker)
+            else by_process(reading.compared())[worker]
+            for (worker,) in reading.of(catalog.PROCESS_START_TIME_SECONDS)
+            if reading.inherited(worker)
+            for first in [self._first.get(worker)]
+        }
         for seconds, kept in self._kept.items():
             if kept and kept[-1].time > reading.time:  # the clock was set back
                 kept.clear()
@@ -166,7 +177,17 @@ class Window:
         kept = self._kept[seconds]
         if not kept or not _LEAST <= time - kept[0].time < _OLDEST * seconds:
             return None
-        return kept[0]
+        return kept[0]._replace(began=self._first)
+
+
+def _are_same(before: Reading, now: Reading, worker: str) -> bool:
+    """Return whether it is the same process, as far as is known."""
+    first, started = before.started(worker), now.started(worker)
+    if started is None:
+        # What an ended process left is not about those that run now.
+        up = now.of(catalog.AGENT_UP)
+        return first is None and ((worker,) in up or not up)
+    return first is None or abs(first - started) < _SAME_START
 
 
 def _processes(reading: Reading) -> frozenset[str]:
@@ -288,6 +309,7 @@ def _request(
         cold=_latency(_of(lately, "success", warm=False)),
         usual_p50=before.quantile(0.5) if before is not None else None,
         usual_p95=before.quantile(0.95) if before is not None else None,
+        usual_count=before.observed if before is not None else 0.0,
         in_progress=None,
         oldest=None,
         oldest_worker="",

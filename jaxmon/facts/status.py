@@ -66,8 +66,9 @@ class RequestSummary(Fact):
     ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``latency``
     of all requests, ``warm`` of those that waited for no compile, ``cold`` of the
     others, `None` without any; ``cold_total`` is how many did since the start.
-    ``usual_p50`` and ``usual_p95`` are those of warm requests before. ``oldest`` is the
-    age of the oldest request in progress, in the process ``oldest_worker``.
+    ``usual_p50`` and ``usual_p95`` are those of the ``usual_count`` warm requests
+    before. ``oldest`` is the age of the oldest request in progress, in the process
+    ``oldest_worker``.
     """
 
     route: str = ""
@@ -88,6 +89,7 @@ class RequestSummary(Fact):
     cold: Latency | None = None
     usual_p50: float | None = None
     usual_p95: float | None = None
+    usual_count: float = 0.0
     in_progress: float | None = None
     oldest: float | None = None
     oldest_worker: str = ""

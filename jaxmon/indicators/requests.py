@@ -60,6 +60,7 @@ class OpenRequest:
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
         home: the thread that it began on.
+        left: whether its caller had left before the response began; set if known.
         tenant: whose request it is, if the program says so: counted by tenant as well,
             the first 20 of a process by name, and others as ``"other"``.
         notes: items that are in queues on its behalf.
@@ -69,10 +70,12 @@ class OpenRequest:
 
     __slots__ = (
         *("_around", "_compiles", "_ended", "_indicators", "_outcome", "_route"),
-        *("cold", "delayed", "error", "home", "notes", "response", "started", "trace"),
+        *("cold", "delayed", "error", "home", "left", "notes", "response", "started"),
+        "trace",
     )
 
     error: Exception | None
+    left: bool
     response: str
 
     def __init__(
@@ -216,6 +219,8 @@ class OpenRequest:
         if self.trace is not None:
             ids = self.trace.end(ended, outcome, start, error)
         route.count(seconds, outcome, start, ids)
+        if outcome == "client_error" and getattr(self, "left", False):
+            route.left.add()
         if outcome == "error" and indicators is not None:
             # Not set beforehand, which would cost each request that succeeds.
             response: str = getattr(self, "response", "")

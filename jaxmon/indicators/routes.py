@@ -10,7 +10,14 @@ from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    SpanIds,
+    Tally,
+    histograms,
+    series,
+)
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.recorder import Labels, RequestTrace
 from jaxmon.threads import RLock
@@ -86,9 +93,10 @@ _LATEST = 32
 
 
 class RequestInProgress(Protocol):
-    """A request in progress: its thread and when it began (performance counter)."""
+    """A request in progress: its thread, items, and start (performance counter)."""
 
     home: int
+    notes: Any
     started: float
     trace: RequestTrace | None
 
@@ -105,11 +113,11 @@ class RequestRoute:
 
     `serving` has its requests in progress, in the order of their beginning; `counts`
     and `seconds` are by outcome and start; `usual` are those that the latest took while
-    nothing compiled.
+    nothing compiled; `left` counts callers who did before the response began.
     """
 
     __slots__ = (
-        *("_lock", "counts", "failures", "name", "seconds", "series"),
+        *("_lock", "counts", "failures", "left", "name", "seconds", "series"),
         *("serving", "usual"),
     )
 
@@ -127,7 +135,7 @@ class RequestRoute:
             kind: series(catalog.REQUESTS, name, *kind) for kind in self.counts
         }
         self.seconds: dict[tuple[str, str], Histogram] = {}
-        self.failures = Failures()
+        self.failures, self.left = Failures(), Tally()
         self.usual: deque[float] = deque(maxlen=_LATEST)
         self._lock = RLock()
 
@@ -163,6 +171,8 @@ class RequestRoute:
             name=self.name,
             in_progress=len(self.serving),
             oldest_seconds=self.oldest(),
+            queued=sum(bool(request.notes) for request in list(self.serving)),
+            left=self.left.value,
             failures=self.failures.explain(),
             finished=tuple(
                 marked.Finished(
@@ -213,7 +223,7 @@ class TenantRoute(RequestRoute):
     def __init__(self, route: RequestRoute, tenant: Tenant) -> None:
         self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name
         self.name, self.serving, self.usual = route.name, route.serving, route.usual
-        self.failures = route.failures
+        self.failures, self.left = route.failures, route.left
 
     @property
     def of_all(self) -> RequestRoute:

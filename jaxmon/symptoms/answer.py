@@ -9,13 +9,13 @@ is a ticket, or not due yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, amount, counted, duration
+from jaxmon.host.formats.layout import ago, amount, clean, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
@@ -30,8 +30,9 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 # Seconds without a look after which it is not known what was meanwhile.
 _PAUSE = 30.0
-# Seconds without a step after which a rate would hide that.
-_NO_STEP = 5.0
+# Seconds without a step after which a rate would hide that, and from which a request in
+# progress is shown.
+_LONG = 5.0
 
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
@@ -87,7 +88,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     )
     reasons = [found for judge in judges for found in judge(facts)]
     reasons = [reason.replace(because=_because(reason, facts)) for reason in reasons]
-    reasons += _of_findings(facts, reasons)
+    reasons = _with_findings(reasons, facts)
     if onsets is not None:
         onsets.note(reasons, facts.now.time)
         reasons = [
@@ -116,7 +117,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     return Answer("fine", _fine(facts), (), "")
 
 
-def _place(about: Reason, facts: HostFacts) -> tuple[bool, Urgency, bool, float]:
+def _place(about: Reason, facts: HostFacts) -> tuple[bool, bool, Urgency, bool, float]:
     every = findings(facts, about, about.kind)
     seconds = max((finding.seconds for finding in every), default=0.0)
     return rank(about.kind, seconds, fails=about.state == "failing")
@@ -129,6 +130,18 @@ def _because(about: Reason, facts: HostFacts) -> str:
     return next((cause for cause in causes if cause and cause not in about.text), "")
 
 
+def _with_findings(reasons: Sequence[Reason], facts: HostFacts) -> list[Reason]:
+    """Add what only findings know; a cause stands above what follows, or below it."""
+    found = list(_of_findings(facts, reasons))
+    above = {(of.state, of.text) for of in found}
+    kept = [
+        of.replace(because="") if (of.state, of.because) in above else of
+        for of in reasons
+    ]
+    below = {of.because for of in kept}
+    return [*kept, *(of for of in found if of.text not in below)]
+
+
 def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
     # A program that stands somewhere is what a loop that is stuck says.
@@ -136,6 +149,7 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
         (reason.kind, "" if reason.kind == "stalled" else reason.subject)
         for reason in reasons
     }
+    covered |= {("callers_left", subject) for _, subject in covered if subject}
     found: dict[tuple[str, str], Reason] = {}
     for worker, process in facts.verdict.processes.items():
         for finding in process.findings or ():
@@ -150,7 +164,8 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
                 severity = PAGE if finding.severity == PAGE else TICKET
                 about = reason(topic, severity, finding.verdict, (), subject)
                 evidence = [*finding.evidence, finding.where]
-                about = about.replace(because=next(filter(None, evidence), ""))
+                new = (of for of in evidence if of and of not in about.text)
+                about = about.replace(because=next(new, ""))
             workers = (*about.workers, worker)
             found[topic, subject] = about.replace(workers=workers)
     yield from found.values()
@@ -162,11 +177,15 @@ def _fine(facts: HostFacts) -> str:
     times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
     lately = period(max(times, default=0.0) or None)
     since = "" if lately == "minute" else f", in the last {lately}"
-    rates = [route.rate for route in facts.requests if route.rate is not None]
-    if rates and sum(rates) > 0:
-        parts.append(f"{amount(sum(rates))} requests a second, and none fails")
+    finished = sum(route.rate or 0.0 for route in facts.requests)
+    waiting = list(_unfinished(facts))
+    if finished > 0:
+        parts.append(f"{amount(finished)} requests a second, and none fails")
         if any(route.recent_failed for route in facts.requests):
             parts[-1] = parts[-1].replace("none fails", "hardly any fails")
+        refused = sum(route.recent_client_errors or 0.0 for route in facts.requests)
+        if refused >= facts.limits.failed_requests:
+            parts[-1] += f", but for {counted(refused, 'client error')}"
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
         if names:
             parts[-1] += f" (of {' and '.join(names)}; recognised, not marked)"
@@ -175,7 +194,7 @@ def _fine(facts: HostFacts) -> str:
         loop, age = running[0], running[0].age or 0.0
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        pauses = age > max(_NO_STEP, facts.limits.late_step_times * (loop.mean or 0.0))
+        pauses = age > max(_LONG, facts.limits.late_step_times * (loop.mean or 0.0))
         parts.append(
             f"the last step of {named(loop)} was {ago(age)}"
             if pauses
@@ -187,5 +206,16 @@ def _fine(facts: HostFacts) -> str:
         loop = max(ended, key=lambda ended_loop: ended_loop.steps)
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
-        return f"Yes, as far as known: no request and no step in the last {lately}."
-    return f"Yes{since}: {'; '.join(parts)}."
+        text = "finished request" if waiting else "request"
+        parts = [f"no {text} and no step in the last {lately}"]
+        since = ", as far as known"
+    return f"Yes{since}: {'; '.join([*parts, *waiting])}."
+
+
+def _unfinished(facts: HostFacts) -> Iterator[str]:
+    """Yield the requests that have been in progress for some seconds, by route."""
+    for route in facts.requests:
+        if route.in_progress and (route.oldest or 0.0) >= _LONG:
+            text = f"{counted(route.in_progress, 'request')} to {clean(route.route)}"
+            text += f" in progress, the oldest for {duration(route.oldest or 0.0)}"
+            yield text

@@ -42,8 +42,11 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 
 _GENERAL = frozenset(("host", "blocked", "eager"))
-# What users notice themselves.
-_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
+# A thread that failed, then what users notice themselves, which may follow from that.
+_NOTICED = (
+    *("thread_failed", "requests", "hanging", "cold_requests", "requests_slow"),
+    "stalled",
+)
 NOTHING = "Nothing to fix stands out."
 
 
@@ -129,19 +132,20 @@ def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Findin
 
 def rank(
     name: str, seconds: float, *, fails: bool
-) -> tuple[bool, Urgency, bool, float]:
+) -> tuple[bool, bool, Urgency, bool, float]:
     """
     Return the place of a symptom among others, on every screen: first what pages, then
-    by urgency, what users notice first, then by the *seconds* that it would win back.
+    what others follow from, then by urgency, what users notice first, then by the
+    *seconds* that it would win back.
     """
     symptom = SYMPTOMS[name]
     urgency = (
         symptom.urgency if symptom.finding or symptom.together else Urgency.FAILURE
     )
-    return not fails, urgency, name not in _NOTICED, -seconds
+    return not fails, name != _NOTICED[0], urgency, name not in _NOTICED, -seconds
 
 
-def _place(finding: Finding) -> tuple[bool, Urgency, bool, float]:
+def _place(finding: Finding) -> tuple[bool, bool, Urgency, bool, float]:
     symptom = about(finding)
     pages = (finding.severity or symptom.severity) == PAGE
     noticed = finding.topic in _NOTICED and symptom.urgency is Urgency.FAILURE

@@ -30,7 +30,6 @@ from jaxmon.symptoms.reason import (
     period,
     processes,
     reason,
-    said_or_doing,
     sentence,
     verdicts,
 )
@@ -48,8 +47,8 @@ from jaxmon.symptoms.symptom import (
 
 
 REQUESTS = (
-    "The program's log has the tracebacks, also of exceptions that a web framework "
-    "turned into a response."
+    "The program's log has the tracebacks, also where a web framework made a 500 of an "
+    "exception; not of what the program raises as a response, such as HTTPException."
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
@@ -214,11 +213,29 @@ def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
             f"A request to {route.name} has been in progress for {duration(oldest)}"
             + (f", now at {place}" if place else "")
             + f"; {compared}.",
-            from_place(hangs.stack, place)[:_MOST_LINES],
+            (*queued(route), *from_place(hangs.stack, place)[:_MOST_LINES]),
             "The stack shows what it waits for: a lock that another thread holds, a "
-            "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
+            "file, a socket, the device. "
+            * bool(hangs.stack)
+            + "`jaxmon explain --stacks` shows all threads.",
             where=place,
         )
+
+
+def queued(route: RouteFacts) -> Iterator[str]:
+    """Yield how many requests in progress have an item in a queue, if some do."""
+    if route.queued:
+        number = f"of {counted(route.in_progress, 'request')} in progress"
+        yield f"{number}, {route.queued:,} with an item that waits in a queue"
+
+
+def _why_hanging(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield what has failed; where it hangs, as it does is what is to be explained."""
+    yield from verdicts(facts, about, "thread_failed")
+    places = [of for of in findings(facts, about, "hanging") if of.where]
+    yield from map(sentence, places)
+    yield from verdicts(facts, about, "stalled")
+    yield from doing(facts, about)
 
 
 def _answered(route: RouteFacts) -> bool:
@@ -237,9 +254,9 @@ def _usual(route: RouteFacts, limits: Limits) -> float | None:
 def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     oldest, waiting = route.oldest, route.in_progress
     # Of a process that has just started, what it did until they began to hang.
-    warm = route.warm
-    enough = warm is not None and warm.count >= limits.requests_judged
-    usual = route.usual_p95 or (warm.p95 if warm and enough else None)
+    warm, few = route.warm, limits.requests_judged
+    usual = route.usual_p95 if route.usual_count >= few else None
+    usual = usual or (warm.p95 if warm is not None and warm.count >= few else None)
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"
@@ -277,8 +294,9 @@ def _lost_callers(route: RequestSummary, facts: HostFacts) -> Reason | None:
     if severity is None:
         return None
     text = (
-        f"{waited:,.0f} callers of {clean(route.route)} left after more than "
-        f"{limits.left_after:g} s in the last {period(lately.recent_seconds)}."
+        f"{waited:,.0f} callers of {clean(route.route)} had no response after "
+        f"{limits.left_after:g} s, and left, in the last "
+        f"{period(lately.recent_seconds)}."
     )
     return _of_route("requests", severity, text, route)
 
@@ -296,7 +314,7 @@ def _left(route: RequestSummary, facts: HostFacts) -> Reason | None:
         return None
     text = (
         f"no request to {clean(route.route)} is answered: {found.observed:,.0f} "
-        f"callers gave up after {duration(found.mean or 0.0)} on average."
+        f"callers gave up, within {duration(found.mean or 0.0)} on average."
     )
     ever = route.total > route.failed + route.client_errors
     return _of_route("hanging", PAGE if ever else TICKET, text, route)
@@ -331,7 +349,7 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
             ),
             summary=(
                 "Route {{ $labels.route }} of job {{ $labels.job }}, or some of its "
-                "processes, answers no request; callers have waited for "
+                "processes, answers no request; requests stay open for "
                 "{{ $value | humanizeDuration }}."
             ),
         )
@@ -428,7 +446,7 @@ SYMPTOMS = (
             "On-call: Oldest request in progress",
         ),
         reason=routes,
-        because=said_or_doing("hanging", "stalled"),
+        because=_why_hanging,
         rule=("JaxmonRequestsHang", _requests_hang),
     ),
     Symptom(

@@ -1,6 +1,6 @@
 """
-Queues that grow, batches that are mostly padding, event loops that are held up, threads
-that have failed.
+Callers who leave, queues that grow, batches that are mostly padding, event loops that
+are held up, threads that have failed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from jaxmon.facts.ending import Underlying
 from jaxmon.facts.marked import QueueFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, duration, share
+from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms.requests import queued
 from jaxmon.symptoms.steps import stalled
 from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
 
@@ -22,6 +23,30 @@ from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, S
 _STEADY = 1 / 4
 _THIRDS = 3
 _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
+
+
+def _deserted(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect routes most of whose callers leave before a response begins."""
+    limits, period = snapshot.limits, snapshot.time.period
+    for route in sorted(snapshot.requests, key=lambda route: -route.left):
+        every, left = sum(part.count for part in route.finished), route.left
+        if left < limits.failed_requests or left <= limits.left_share * every:
+            continue
+        spent = [
+            f"threads were blocked outside of JAX for {duration(seconds)}: {line}"
+            for line, seconds in period.lines("blocked")[:1]
+            if seconds >= limits.time_worth * period.seconds
+        ]
+        yield Finding(
+            "callers_left",
+            route.name,
+            f"{counted(left, 'caller')} of {route.name} left before a response began, "
+            f"{share(left, every)} of {every:,}.",
+            (*queued(route), *spent),
+            "What is computed for them is lost. Serve more at once, reject what cannot "
+            "be served in time, drop what its caller no longer waits for. Waits in the "
+            "server, before the application is called, are in no latency.",
+        )
 
 
 def _queues(snapshot: Snapshot) -> Iterator[Finding]:
@@ -130,7 +155,7 @@ def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
     ]
     for latest in failed[:1]:
         when = "" if latest.age_seconds is None else f" {ago(latest.age_seconds)}"
-        error = Underlying(latest.type, latest.message)
+        error = Underlying(latest.type, latest.message.rstrip("."))
         place = f", at {latest.where}" if latest.where else ""
         place += f" in {latest.function}" if latest.function else ""
         yield Finding(
@@ -146,6 +171,12 @@ def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 SYMPTOMS = (
+    Symptom(
+        *("callers_left", "F8", "Callers leave before a response begins.", FAILURE),
+        *(_deserted, catalog.REQUESTS, "On-call: Requests by outcome"),
+        severity=TICKET,
+        missing="metrics do not distinguish them from other client errors",
+    ),
     Symptom(
         *("queue", "F8", "A queue grows and never drains.", FAILURE),
         *(_queues, catalog.QUEUE_DEPTH, "Serving: Queue depth"),

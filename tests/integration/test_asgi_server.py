@@ -47,6 +47,11 @@ async def upload(request: Request) -> Response:
     return PlainTextResponse("taken")
 
 
+async def late(_: Request) -> Response:
+    await asyncio.sleep(0.5)
+    return PlainTextResponse("late")
+
+
 def fail_afterwards(_: Request) -> Response:
     def afterwards() -> None:
         raise LookupError
@@ -73,6 +78,7 @@ def serving(*, inside: bool) -> Iterator[int]:
             Route("/upload", upload, methods=["POST"]),
             Route("/afterwards", fail_afterwards),
             Route("/half", lambda _: Half()),
+            Route("/late", late),
         ]
     )
     if inside:
@@ -90,6 +96,8 @@ def serving(*, inside: bool) -> Iterator[int]:
         ("GET /afterwards", False, "success"),
         ("GET /endless", True, "client_error"),
         ("POST /upload", True, "client_error"),
+        ("GET /late", True, "client_error"),
+        ("GET /late", False, "success"),
     ],
 )
 def test_who_cuts_a_response_short_tells_the_outcome(
@@ -116,6 +124,9 @@ def test_who_cuts_a_response_short_tells_the_outcome(
     route = request_head.split()[1]
     assert recorded.requests() == {(route, outcome, "warm"): 1}
     assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
+    # Whether before the response began: of a stream, it has got a part.
+    (facts,) = (of.explain() for of in recorded.routes)
+    assert facts.left == (leaves and "endless" not in request_head)
 
 
 def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:

@@ -292,6 +292,9 @@ def threads(wait):
     return seen(lambda: blocked() or None, ended.set, run)
 def request():
     time.sleep(0.05)
+def handle():
+    with jaxmon.request("score"):
+        request()
 def take():
     with lock:
         pass
@@ -342,7 +345,8 @@ def forked(work):
 def main():
     step(1.0)
     found = {
-        "threads": threads(request), "lock": held(), "full": full(False),
+        "threads": threads(request), "handlers": threads(handle),
+        "lock": held(), "full": full(False),
         "slow": full(True), "loop": loop(True), "awaits": loop(False),
         "asleep": forked(time.sleep), "works": forked(spin),
     }
@@ -354,12 +358,14 @@ jaxmon.uninstrument()
 
 def test_waits_are_known_by_what_they_wait_for() -> None:
     """
-    Threads that wait at once, each by itself, are no threads that wait for a lock; a
+    Threads that wait at once, each by itself, are no threads that wait for a lock, and
+    divide work unless they serve requests; a
     queue that nothing empties is none whose consumer is slow; a coroutine that blocks
     is none that awaits; forked workers that do nothing are none that work.
     """
     found = json.loads(run_preloaded("-c", WAITS).ok().out)
     assert [True, False, True] in found["threads"]
+    assert not any(divided for divided, *_ in found["handlers"])
     assert not any(divided for divided, *_ in found["lock"])
     assert (found["full"], found["slow"]) == (["run"], [])
     assert [False, True, True] in found["loop"]

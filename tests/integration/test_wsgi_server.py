@@ -217,6 +217,19 @@ def test_a_body_that_need_not_be_read(recorded: Recorded) -> None:
     assert recorded.requests() == {("unmatched", "success", "warm"): 2}
 
 
+def test_a_caller_who_left_before_the_response_began(recorded: Recorded) -> None:
+    """The server has stopped at the first part; of a stream, the client got some."""
+    for parts, left in ((1, 1), (2, 1)):
+        body: Any = WsgiMiddleware(plain("200 OK", iter([b"a"] * 3)))({}, ignored)
+        for _ in range(parts):
+            next(body)
+        body.close()
+        (route,) = (of.explain() for of in recorded.routes)
+        assert route.left == left
+
+    assert recorded.requests() == {("unmatched", "client_error", "warm"): 2}
+
+
 def test_what_servers_look_at_is_unchanged(recorded: Recorded) -> None:
     """A list keeps its length, and a file its type; both count once."""
     sized: Any = WsgiMiddleware(plain("200 OK", [b"a", b"b"]))({}, ignored)

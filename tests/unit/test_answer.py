@@ -346,7 +346,9 @@ FAILS = finding_on(
 )
 OTHER_ROUTE = finding_on("requests", "/other", "9 requests failed.", "Typo at a.py:1")
 RECOMPILES = finding_on("recompile", "f", "f was recompiled.", where="serve.py:8")
-LATE = finding_on("hanging", ROUTE, "A request hangs at serve.py:9.")
+LATE = finding_on(
+    "hanging", ROUTE, "A request hangs at serve.py:9.", where="serve.py:9"
+)
 STALLED = finding_on("stalled", "", "The program waits for data at load.py:3.")
 DOING = "Lately, 80 % of the time goes to store.py:5 (blocked outside of JAX)."
 CAUSES: dict[Any, tuple[list[FindingSummary], str]] = {

@@ -10,7 +10,7 @@ import pytest
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
 from jaxmon.symptoms.symptom import Finding
-from tests.helpers.findings import findings, function
+from tests.helpers.findings import findings, function, ledger
 
 
 def found(depth: Callable[[float], float], *, minutes: float) -> list[Finding]:
@@ -293,3 +293,41 @@ def test_a_thread_that_is_waited_for_is_named_once() -> None:
     (finding,) = findings(None, time={"now": waits, "failed": [failed()]})
     assert finding.topic == "stalled"
     assert finding.evidence[0].startswith("thread consume ended 51 s ago")
+
+
+@pytest.mark.parametrize(
+    ("left", "finished", "found"), [(34, 49, True), (34, 80, False), (4, 4, False)]
+)
+def test_a_route_that_most_callers_leave_is_found(
+    left: int,
+    finished: int,
+    found: bool,  # noqa: FBT001
+) -> None:
+    """With where its threads are meanwhile; a few who leave change their minds."""
+    done = [{"outcome": "client_error", "start": "warm", "count": finished}]
+    route = {"left": left, "finished": done, "in_progress": 9, "queued": 7}
+    blocked = ledger({"blocked": 0.8})
+    every = findings(None, requests={"/score": route}, time=blocked)
+    told = [finding for finding in every if finding.topic == "callers_left"]
+    assert bool(told) == found
+    for finding in told:
+        assert finding.subject == "/score"
+        assert finding.verdict == (
+            "34 callers of /score left before a response began, 69 % of 49."
+        )
+        queued, place = finding.evidence
+        assert (
+            queued == "of 9 requests in progress, 7 with an item that waits in a queue"
+        )
+        assert place == "threads were blocked outside of JAX for 8 min: blocked.py:7"
+
+
+def test_a_thread_that_failed_stands_above_what_hangs() -> None:
+    """No stack is that of a task, so the advice speaks of none."""
+    time = {"failed": [failed(message="too small.")]}
+    (cause, hangs) = requests_of(900, 0.02, 40.0, time=time)
+    assert (cause.topic, hangs.topic) == ("thread_failed", "hanging")
+    assert cause.verdict.endswith("process: ValueError: too small.")
+    assert hangs.action == "`jaxmon explain --stacks` shows all threads."
+    (stands,) = unanswered(76.0, "python")
+    assert stands.action.startswith("The stack shows what it waits for")

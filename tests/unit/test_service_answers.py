@@ -4,7 +4,10 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
+from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
+from jaxmon_exporter.pages import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -44,6 +47,63 @@ def test_a_service_that_answers_may_have_long_requests() -> None:
     assert status(worker).answer.state == "fine"
 
 
+@pytest.mark.parametrize("took", [0.9, 0.02])
+def test_a_release_is_not_judged_by_what_an_earlier_one_took(took: float) -> None:
+    """Its slot counts on for both. What it becomes slower than is itself."""
+    worker, now = Worker(started=START + 5000), START + 5100.0
+    worker.requests(5000, took=0.02)
+    worker.set(catalog.COUNTING_SECONDS, 5100)
+    worker.set(catalog.UPTIME_SECONDS, 100)
+    live = Live(worker.page, version="", run_dir="", clock=lambda: now)
+
+    def answered(took: float) -> str:
+        nonlocal now
+        for _ in range(12):
+            live.sample()
+            now += 10
+            worker.requests(30, took=took)
+        summary = live.summary((), UNREAD)
+        assert summary is not None
+        assert summary.requests[0].total >= 5000
+        return summary.answer.text
+
+    assert answered(took).startswith("Yes: 3 requests a second, and none fails")
+    in_progress(worker, 20)
+    hang = "Not quite: requests to POST /predict hang: 4 requests in progress"
+    assert answered(took).startswith("Yes:" if took > 0.5 else hang)
+    in_progress(worker, 1)
+    assert answered(took).startswith("Yes:")
+    assert "POST /predict are slow: half of them take up to" in answered(10 * took)
+
+
+def test_a_successor_is_known_before_the_minute_is_over() -> None:
+    """What it is compared with is its first reading, as long as older ones are kept."""
+    worker, now = Worker(), START + 600.0
+    live = Live(worker.page, version="", run_dir="", clock=lambda: now)
+
+    def after(seconds: float) -> str:
+        nonlocal now
+        now += seconds
+        worker.set(catalog.COUNTING_SECONDS, now - START)
+        worker.set(catalog.UPTIME_SECONDS, now - begun)
+        live.sample()
+        summary = live.summary((), UNREAD)
+        assert summary is not None
+        return summary.answer.text
+
+    begun = START
+    for _ in range(8):
+        worker.requests(100)
+        after(10)
+    begun = now
+    worker.set(catalog.PROCESS_START_TIME_SECONDS, begun)
+    after(2)
+    worker.requests(50, "error")
+    assert after(5).startswith("Yes")
+    failed = "No: 50 of 50 requests to POST /predict failed in the last 20 s."
+    assert after(15) == failed
+
+
 def ended(worker: Worker) -> list[Family]:
     """Return what a sidecar serves of a process that has ended, from what it left."""
     worker.unset(catalog.PROCESS_START_TIME_SECONDS)
@@ -59,6 +119,18 @@ def test_of_what_has_ended_it_is_not_known(failed: int) -> None:
     answer = status(extra=ended(worker)).answer
     text = "Not known: no instrumented process runs here."
     assert (answer.state, answer.text, answer.reasons) == ("unknown", text, ())
+
+
+def test_what_is_usual_is_not_what_ended_processes_took() -> None:
+    """In another slot, say, from which a deployment has moved on."""
+    past, worker = Worker(1), Worker()
+    past.requests(100, took=0.02)
+    worker.requests(5)
+    left = ended(past)
+    before = reading(worker, at=START + 540, extra=left)
+    found = status(in_progress(worker, 20), before=before, extra=left)
+    assert found.answer.state == "fine"
+    assert found.requests[0].usual_count == 5
 
 
 def test_what_ended_processes_counted_is_not_about_another_one() -> None:
@@ -95,3 +167,65 @@ def test_an_end_before_all_that_runs_began_is_past() -> None:
     assert found("", 99.0) == found("train", 99.0, 10) == [ENDED]
     assert found("", 101.0) == found("train", 101.0, 10) == []
     assert found("train", 101.0) == [ENDED]
+
+
+FAILED = as_fact(
+    Finding(
+        "thread_failed", "batcher", "Thread batcher ended at a.py:9.", (), "", "a.py:9"
+    )
+)
+HANGS = as_fact(
+    Finding("hanging", ROUTE, f"A request to {ROUTE} is in progress.", (), "", "")
+)
+
+
+@pytest.mark.parametrize(
+    ("age", "texts"),
+    [
+        (20, [(FAILED.verdict, ""), ("requests to POST /predict hang", "")]),
+        (400, [("no request to POST /predict has finished", FAILED.verdict)]),
+    ],
+)
+def test_a_thread_that_failed_is_the_cause_of_what_hangs(
+    age: float, texts: list[tuple[str, str]]
+) -> None:
+    """It stands above that or, if that pages, below; and what hangs is said once."""
+    worker = Worker()
+    worker.requests(100, took=0.02)
+    before = reading(worker, at=START + 540)
+    process = ProcessVerdict(findings=(HANGS, FAILED))
+    found = status(
+        in_progress(worker, age), before=before, verdict=HostVerdict({"0": process})
+    )
+    reasons = [(of.text, of.because) for of in found.answer.reasons]
+    assert len(reasons) == len(texts)
+    for (text, because), (start, cause) in zip(reasons, texts, strict=True):
+        assert text.startswith(start)
+        assert because == cause
+
+
+def test_what_is_in_progress_is_not_hidden() -> None:
+    """Before it hangs, as far as is known; and what clients ended without success."""
+    worker = in_progress(Worker(started=START + 580), 13)
+    assert status(worker).answer.text == (
+        "Yes, as far as known: no finished request and no step in the last 20 s; "
+        "4 requests to POST /predict in progress, the oldest for 13.0 s."
+    )
+    worker = in_progress(Worker(started=START + 520), 24)
+    worker.requests(90, took=10.7)
+    rate = "Yes: 1.12 requests a second, and none fails"
+    oldest = "4 requests to POST /predict in progress, the oldest for 24.0 s."
+    assert status(worker).answer.text == f"{rate}; {oldest}"
+    in_progress(worker, 4).requests(6, "client_error")
+    rate = "Yes: 1.2 requests a second, and none fails"
+    assert status(worker).answer.text == f"{rate}, but for 6 client errors."
+
+
+def test_of_a_few_requests_it_is_not_known_what_they_usually_take() -> None:
+    """Neither on this screen nor among the findings."""
+    for count, state in ((19, "fine"), (20, "degraded")):
+        worker = Worker()
+        worker.requests(count, took=0.02)
+        before = reading(worker, at=START + 540)
+        found = status(in_progress(worker, 20), before=before).answer
+        assert found.state == state

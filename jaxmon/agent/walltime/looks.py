@@ -273,7 +273,8 @@ class Looks:
     def _divides(self, seen: _LookMemory, found: list[_LookMemory]) -> bool:
         """
         Return whether *seen* waits for a pool of processes, or others of *found* wait
-        there, too, and not for what it is about to give them: a lock, or an event.
+        there, too, and not for what it is about to give them: a lock, or an event. What
+        serves requests waits for its own.
         """
         there = [
             other
@@ -281,7 +282,9 @@ class Looks:
             if other.doing.state == BLOCKED and other.doing.line == seen.doing.line
         ]
         blocked = [other for other in found if other.doing.state == BLOCKED]
-        if seen.doing.parked or len(there) < max(_SEVERAL, len(blocked)):
+        few = len(there) < max(_SEVERAL, len(blocked))
+        serving = self._routes.in_progress() if not few else ()
+        if few or seen.doing.parked or seen.thread in {of.home for _, of in serving}:
             return seen.doing.divides
         stack = read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
         return bool(stack) and not waits_for_lock(stack)

@@ -29,12 +29,14 @@ function showMinute(summary) {
   const slowest = Math.max(...requests.map(r => r.latency?.p95).filter(known)), compiling = sum(summary.agents, a => a.compiles_in_progress);
   const errors = (sum(requests, r => r.failed) || 0) + summary.totals.errors + summary.totals.failed_compiles;
   say(byId("t-requests"), rate(rates));
-  say(byId("t-failed"), percent(failed));
+  const hangs = r => summary.answer.reasons.some(of => of.kind === "hanging" && of.subject === r.route);
+  const stuck = sum(requests.filter(hangs), r => r.in_progress);
+  say(byId("t-failed"), percent(failed) + (stuck ? " · " + count(stuck) + " hang" : ""));
   say(byId("t-p95"), seconds(Number.isFinite(slowest) ? slowest : null));
   say(byId("t-steps"), rate(running.length ? Math.min(...running.map(l => l.rate ?? Infinity)) : null).replace("∞", "–"));
   say(byId("t-compiling"), count(compiling));
   say(byId("t-errors"), summary.agents.length ? count(errors) : "–");
-  byId("t-failed").className = failed >= .01 ? "bad" : "";
+  byId("t-failed").className = failed >= .01 || stuck ? "bad" : "";
   byId("t-errors").className = errors ? "bad" : "";
 }
 

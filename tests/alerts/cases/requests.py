@@ -122,7 +122,7 @@ CASES = {
         firing={
             "20m": page(
                 "Route /gen of job web, or some of its processes, answers no request; "
-                "callers have waited for "
+                "requests stay open for "
                 "9m 0s.",
                 **WHO,
             )
@@ -140,7 +140,7 @@ CASES = {
         firing={
             "8m": page(
                 "Route /gen of job web, or some of its processes, answers no request; "
-                "callers have waited for "
+                "requests stay open for "
                 "8m 0s.",
                 **WHO,
             )
@@ -154,7 +154,7 @@ CASES = {
         firing={
             "30m": page(
                 "Route /gen of job web, or some of its processes, answers no request; "
-                "callers have waited for "
+                "requests stay open for "
                 "30s.",
                 **WHO,
             )
@@ -166,7 +166,7 @@ CASES = {
         firing={
             "30m": ticket(
                 "Route /gen of job web, or some of its processes, answers no request; "
-                "callers have waited for "
+                "requests stay open for "
                 "30s.",
                 **WHO,
             )
