@@ -20,7 +20,7 @@ from jaxmon.promql import eq, ne
 from jaxmon.symptoms import compiles, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.steps import is_long
+from jaxmon.symptoms.stalls import is_lasting, is_long, lasting
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -91,7 +91,10 @@ class TimePart(NamedTuple):
         if now.state == self.state and (
             (waits and not now.activity)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
+            or is_lasting(now, limits)
         ):
+            if self.state == "data_wait":
+                yield from lasting(snapshot)
             # What has not ended is for `stalled` to judge.
             lasts = min(now.seconds, IDLE_SECONDS) if now.work else now.seconds
             took -= min(lasts, took)
@@ -267,12 +270,12 @@ _IS_WORK_DUE = (
 
 def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    took = period.of("idle")
+    took, now = period.of("idle"), snapshot.time.now
+    if now.work and is_long(now, snapshot.limits):
+        took -= min(now.seconds, took)  # `stalled` tells
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
-        yield Finding(
-            "idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else ""
-        )
+        yield Finding("idle", "", text, (), _IS_WORK_DUE if now.work else "")
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence

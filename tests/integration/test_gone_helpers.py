@@ -33,8 +33,9 @@ def work(how):
 def gone():
     return encoded(runtime_of(agent).part(ErrorPart).helpers.latest())
 
-agent = jaxmon.instrument(port=None)
+agent = jaxmon.instrument(port=None, time_interval=0)
 assert gone() == []
+runtime_of(agent).part(ErrorPart).helpers.look()
 with ThreadPoolExecutor(1, "pool") as pool:
     kept = pool.submit(read, "kept")
     pool.submit(read, "dropped")
@@ -66,6 +67,7 @@ for one in workers:
 all_run.set()
 for one in (*[w.pid for w in workers], *[o.pid for o in others]):
     os.waitid(os.P_PID, one, os.WEXITED | os.WNOWAIT)
+runtime_of(agent).part(ErrorPart).helpers.look()
 print(json.dumps(gone()))
 # They can still be waited for.
 for one in workers:
@@ -75,9 +77,11 @@ print(len(gone()))
 """
 
 
-def test_those_that_failed_are_known(preloaded_script):
+@pytest.mark.parametrize("watched", [True, False])
+def test_those_that_failed_are_known(preloaded_script, watched):
     """Threads, workers and children that failed are named, and no others."""
-    tasks, told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
+    program = PROGRAM if watched else PROGRAM.replace("look()", "latest()")
+    tasks, told, codes, left = preloaded_script(program).ok().out.splitlines()
     dropped, kept = (from_json(Failed, one) for one in json.loads(tasks))
     assert (dropped.kind, dropped.message) == ("task", "dropped record")
     assert (kept.kind, kept.message, kept.name) == ("task", "kept record", "pool_0")
@@ -94,6 +98,10 @@ def test_those_that_failed_are_known(preloaded_script):
     )
     assert killed.name.startswith("ForkProcess-")
     assert [one.code for one in (killed, failed, command)] == [-9, 3, -9]
+    # Since when is known of what was seen before.
+    for one in processes:
+        assert (one.age_seconds is not None) == watched
+        assert 0.0 <= (one.age_seconds or 0.0) < 600.0
     assert command.name == ""
     # They are still the program's to wait for, and then nobody's concern.
     assert codes == "[-9, 3, 0] [-9, 4, 0]"

@@ -43,8 +43,8 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
-symptoms/steps.py: _EARLIER; _REPEATS; _RHYTHM; durations.scaled('1h', scale);
-    durations.scaled('5m', scale); limits.duration('1d')
+symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
+symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;

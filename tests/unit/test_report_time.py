@@ -373,6 +373,18 @@ def test_threads_with_equal_stacks_are_shown_once():
     assert stacks({"threads": [locks]}, 80)[0] == "w: acquiring a lock, at pool.py:9"
 
 
+def test_what_threads_may_wait_for_is_listed_below_their_stacks():
+    """Workers that are gone have none."""
+    waits = {"name": "w", "state": "item", "stack": ["a.py:9 in get"]}
+    gone = "process w (pid 7) was ended by SIGKILL"
+    assert stacks({"threads": [waits], "failed": [gone]}, 80) == [
+        "w: waiting for an item of a queue",
+        "  a.py:9 in get",
+        "",
+        gone,
+    ]
+
+
 def test_operations_are_not_blamed_if_jit_is_disabled():
     """They are in jitted functions already: the setting is to blame for their time."""
     process = {"observed_seconds": 600.0, "now": 1000.0}
