@@ -15,7 +15,7 @@ from typing import Any
 from jaxmon.cli import output
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import IN_ORDER, STOPPED
+from jaxmon.facts.ending import IN_ORDER, STOPPED, ProcessEnd
 from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.recent import TEN_MINUTES
@@ -33,7 +33,7 @@ TIMEOUT = 5.0
 _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _ROOM = 76
-_MOST_LISTED = 20
+_MOST_LISTED, _MOST_ENDED = 20, 2
 # A program of that age may be importing JAX; seconds to wait for it, and between looks.
 _YOUNG, _PATIENCE, _OFTEN = 60.0, 5.0, 0.2
 _HINTS = {
@@ -305,17 +305,49 @@ def ends(
     all for `None`, the latest first: on those that did not finish in the last ten
     minutes, and on others.
     """
+    just: list[str] = []
+    earlier: list[str] = []
+    for age, end in _ends(directory, choice, stopped=stopped):
+        past = age >= TEN_MINUTES or end.ended == STOPPED
+        line = clean(end.line(None if age == inf else age))
+        (earlier if past else just).append(line)
+    return just, earlier
+
+
+def _ends(
+    directory: Path, choice: str | None = None, *, stopped: bool = False
+) -> list[tuple[float, ProcessEnd]]:
+    """Return those of `ends`, and how long ago they ended; the latest first."""
     found = []
     for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
         counts = end.ended not in IN_ORDER or (stopped and end.ended == STOPPED)
         if counts and choice in {None, *names_of_it}:
-            age = inf if (seconds := endings.age_of(end)) is None else seconds
-            past = age >= TEN_MINUTES or end.ended == STOPPED
-            found.append((past, age, clean(end.line(seconds))))
-    found = sorted(found)[:_MOST_LISTED]
-    just = [line for past, _, line in found if not past]
-    return just, [line for past, _, line in found if past]
+            age = endings.age_of(end)
+            found.append((inf if age is None else age, end))
+    return sorted(found, key=lambda item: item[0])[:_MOST_LISTED]
+
+
+def ends_beside(
+    workers: Sequence[AgentProcess], directory: Path
+) -> tuple[list[str], str]:
+    """
+    Return a sentence on each process that did not finish in the last ten minutes, if
+    only such *workers* run its program that began before, and one on the others.
+    """
+    first, others = [], []
+    for age, end in _ends(directory):
+        called = set(names(end.program))
+        same = [of.age or 0.0 for of in workers if called & set(names(of.program))]
+        if age < TEN_MINUTES and same and min(same) > age:
+            first.append(clean(end.line(age)))
+        elif age < TEN_MINUTES:
+            seen = "last seen " if end.unrecorded else ""
+            others.append(f"{clean(end.process)}, {seen}{ago(age)}")
+    text = "; ".join(others[:_MOST_ENDED])
+    more = f" and {len(others) - _MOST_ENDED} more" if others[_MOST_ENDED:] else ""
+    how = "`jaxmon job post-mortem` says how."
+    return first, f"Ended: {text}{more}. {how}" if others else ""
 
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, gauge
+from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
@@ -95,3 +95,29 @@ def test_an_end_before_all_that_runs_began_is_past() -> None:
     assert found("", 99.0) == found("train", 99.0, 10) == [ENDED]
     assert found("", 101.0) == found("train", 101.0, 10) == []
     assert found("train", 101.0) == [ENDED]
+
+
+@pytest.mark.parametrize(
+    ("programs", "ends", "says"),
+    [
+        # Older than the end are 0 and 1, and 2 was started since.
+        (("serve.py", "serve.py", "serve.py"), 1, False),
+        (("serve.py", "serve.py", "serve.py"), 2, True),
+        (("serve.py", "serve.py", "train.py"), 1, True),
+        (("other.py", "other.py", "serve.py"), 1, False),
+    ],
+)
+def test_an_end_whose_place_another_process_took_is_past(
+    programs: tuple[str, ...], ends: int, *, says: bool
+) -> None:
+    """Beside healthy ones of the same program, which are older than the end."""
+    workers = [Worker(0), Worker(1), Worker(2, started=START + 50)]
+    up = {str(n): ProcessVerdict(program=of) for n, of in enumerate(programs)}
+    slots = [str(n) for n in range(3, 3 + ends)]
+    end = ProcessVerdict(program="serve.py", verdict=ENDED, crashed_seconds=60.0)
+    end = end.replace(ended_seconds=60.0)
+    verdict = HostVerdict({**up, **dict.fromkeys(slots, end)})
+    rows = [(series(catalog.AGENT_DIED, slot, ""), 1.0) for slot in slots]
+    died = Family(catalog.AGENT_DIED, rows)
+    now = status(*workers, at=START + 100.0, extra=[died], verdict=verdict)
+    assert [ENDED in reason.text for reason in now.answer.reasons] == [True] * says
