@@ -18,7 +18,7 @@ from jaxmon.facts.walltime import (
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
-from jaxmon.symptoms.alert import PAGE, TICKET
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 from jaxmon.symptoms.symptom import Finding
 
 
@@ -72,6 +72,15 @@ _START_ANEW = (
     "Start the workers as new processes: "
     'multiprocessing.get_context("spawn"), or "forkserver".'
 )
+_FORKED = (
+    "This process was forked from one that had used JAX, whose threads it lacks: its "
+    "first compile or call has taken {} so far, and may never end."
+)
+_LOAD_LATER = (
+    "Let each process initialise JAX and load the model after the fork: in gunicorn, "
+    "without --preload, or in post_fork; in multiprocessing, by "
+    'get_context("spawn").'
+)
 _BREAK_THE_POOL = (
     "Find out what ended the worker: its output may say so, or the kernel's log if "
     "memory ran out. concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool "
@@ -91,6 +100,13 @@ _FREE_THE_LOCK = (
 def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a program that has been doing the same thing far longer than before."""
     now, limits = snapshot.time.now, snapshot.limits
+    if lasts := stuck_after_fork(snapshot):
+        yield Finding(
+            *("stalled", now.place, _FORKED.format(duration(lasts))),
+            *(from_place(now.stack, now.place)[:_MOST_LINES], _LOAD_LATER, now.place),
+            severity=_severity(snapshot),
+        )
+        return
     forks = list(_forks(snapshot)) if now.state in _WAITS else []
     # What a child has never done, it may never do.
     first = bool(forks) and not now.longest_there
@@ -109,9 +125,26 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
         (*evidence, *from_place(now.stack, now.place)[:_MOST_LINES]),
         action,
         where=now.place,
-        # What is marked says itself when it pages.
-        severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
+        severity=_severity(snapshot),
     )
+
+
+def _severity(snapshot: Snapshot) -> Severity:
+    # What is marked says itself when it pages.
+    return TICKET if snapshot.steps or snapshot.requests else PAGE
+
+
+def stuck_after_fork(snapshot: Snapshot) -> float:
+    """
+    Return for how long a process has been in its first compile or call that was forked
+    from one that had used JAX; 0 if it has not, or that is not long.
+    """
+    now, least = snapshot.time.now, snapshot.limits.stalled_for_a_failed_thread
+    compiled = any(of.built or of.hits for of in snapshot.functions)
+    if not snapshot.process.forked or compiled:
+        return 0.0
+    lasts = max(now.seconds * (now.state in _AWAITS), snapshot.compiling.oldest_seconds)
+    return lasts if lasts >= seconds_in(least) else 0.0
 
 
 def doing(now: Now) -> str:

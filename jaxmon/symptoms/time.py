@@ -20,7 +20,7 @@ from jaxmon.promql import eq, ne
 from jaxmon.symptoms import compiles, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.stalls import is_lasting, is_long, lasting
+from jaxmon.symptoms.stalls import is_lasting, is_long, lasting, stuck_after_fork
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -241,7 +241,8 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
     again = every_recompile_time(functions, snapshot)
-    if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
+    least = snapshot.limits.time_worth * period.seconds
+    if took < least or again > took / 2 or stuck_after_fork(snapshot):
         return
     compiled = [function for function in functions if function.built]
     # Threads that compile at once take more together than the clock.

@@ -344,3 +344,32 @@ def test_a_thread_that_may_fill_the_queue_is_shown():
     blocked = {**shown, "state": "blocked"}
     one, *_ = findings(time=ledger({"device": 0.05}, **blocked), transfers={})
     assert one.evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("forked", "change", "stuck"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"compiling": {"count": 1, "oldest_seconds": 14.0}}, False),
+        # What has compiled something, has what it needs for that.
+        (True, {"functions": function(compiles={"compiled": 1})}, False),
+    ],
+)
+def test_a_child_that_lacks_the_threads_of_jax_is_stuck(forked, change, stuck):
+    """Its first compile is no time that a cache would save."""
+    facts = {
+        "process": {"forked": forked, "observed_seconds": 600.0},
+        "time": ledger({"compile": 0.9}, state="compile", place="a.py:3", seconds=2.0),
+        "compiling": {"count": 1, "oldest_seconds": 540.0},
+        "functions": function(calls=0, hits=0, misses=1, compiles={}),
+        **change,
+    }
+    found = findings(**facts)
+    assert [of.topic for of in found if of.topic == "stalled"] == ["stalled"] * stuck
+    topics = {of.topic for of in found}
+    assert forked or "compiling" in topics
+    assert not (stuck and "compiling" in topics)
+    for of in found[:stuck]:
+        assert of.verdict.endswith("has taken 9 min so far, and may never end.")
+        assert "without --preload" in of.action
