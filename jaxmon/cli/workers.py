@@ -220,7 +220,10 @@ def wait_for_start(directory: Path) -> bool:
     whether there was one to wait for.
     """
     found = _without_agent(directory)
-    starting = {pid: age for pid, age in found.items() if not _is_fork(pid)}
+    over = _over(directory)
+    starting = {
+        pid: age for pid, age in found.items() if not (_is_fork(pid) or pid in over)
+    }
     if not any(age < _YOUNG for age in starting.values()):
         return False
     pids = " and ".join(f"pid {pid}" for pid in starting)
@@ -230,6 +233,16 @@ def wait_for_start(directory: Path) -> bool:
         found = _without_agent(directory)
         time.sleep(_OFTEN)
     return True
+
+
+def _over(directory: Path) -> set[int]:
+    """Return the processes whose agent has ended, and left a record of that."""
+    return {
+        end.pid
+        for end in endings.ends(directory).values()
+        if (age := process.age(Path(f"/proc/{end.pid}"))) is not None
+        and age > (endings.age_of(end) or 0.0)
+    }
 
 
 def _is_fork(pid: int) -> bool:
@@ -268,11 +281,15 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
 
 def hints(directory: Path) -> list[str]:
     """Return what runs besides *directory*: in others, or without an agent yet."""
-    found = []
+    found, over = [], _over(directory)
     for pid, age in _without_agent(directory).items():
         how = "`jaxmon run` started it {}, and an agent begins once JAX is imported."
         if _is_fork(pid):
             how = "it was forked {} from a program of `jaxmon run`, and has loaded JAX."
+        elif pid in over:
+            how = (
+                "`jaxmon run` started it {}; the agent has ended, the process has not."
+            )
         program = f"pid {pid} ({hung.program(pid)})"
         found.append(f"{program} has no agent here: {how.format(ago(age))}")
     for other, count in rundir.listening(os.getuid()).items():

@@ -28,6 +28,7 @@ symptoms/alert.py: scale
 symptoms/answer.py: _NO_STEP; _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
+symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; compiled < traced / 2
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
@@ -47,8 +48,7 @@ symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
-    2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;
-    _MORE; _RARELY; again > took / 2; compiled < traced / 2
+    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
     _NO_CALL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;
