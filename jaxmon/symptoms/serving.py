@@ -120,7 +120,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect threads that have failed, but for those that the program waits for."""
-    waits = stalled(snapshot)
+    waits = [of for of in stalled(snapshot) if of.topic == "stalled"]
     named = " ".join([s for of in waits for s in (of.verdict, *of.evidence)]).lower()
     failed = [
         helper

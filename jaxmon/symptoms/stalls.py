@@ -113,6 +113,7 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     asleep = limits.stalled_for_a_failed_thread if now.asleep else limits.deadlocked
     waits = first and now.seconds >= seconds_in(asleep)
     if now.state not in _DOING or not (waits or is_long(now, limits)):
+        yield from _lasting(snapshot)
         return
     causes = [of for of in now.gone if now.state in _WAITS and _is_cause(of, now)]
     cause = causes[0] if causes else None
@@ -159,25 +160,32 @@ def doing(now: Now) -> str:
     return f"program has {does} for {duration(now.seconds)}{where}{before}"
 
 
-def lasting(snapshot: Snapshot) -> Iterator[Finding]:
+def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
     """
-    Detect a wait for data that lasts many times as long as any before, and not yet so
-    long that the program has stalled: what is slow would be so again and again.
+    Detect a wait that lasts many times as long as any before, and not yet so long that
+    the program has stalled: what is slow would be so again and again.
     """
-    now, limits = snapshot.time.now, snapshot.limits
-    if is_lasting(now, limits):
+    now = snapshot.time.now
+    if is_lasting(snapshot):
         causes = tuple([str(of) for of in now.gone if _is_cause(of, now)])
+        topic = now.state if now.state == "data_wait" else "fetch"
         yield Finding(
-            *("data_wait", now.place, f"The {doing(now)}."),
-            *(causes[:_MOST_GONE], _ACTIONS["data_wait"], now.place),
+            *(topic, now.place, f"The {doing(now)}."),
+            *(causes[:_MOST_GONE], _ACTIONS[now.state], now.place),
         )
 
 
-def is_lasting(now: Now, limits: Limits) -> bool:
-    """Return whether it waits for data for far longer than before."""
-    waits = now.state == "data_wait" and now.changes >= _RHYTHM and now.longest_before
-    odd = max(limits.stalled_times * now.longest_before, _LASTS)
-    return bool(waits) and now.seconds >= odd and not is_long(now, limits)
+def is_lasting(snapshot: Snapshot) -> bool:
+    """Return whether it waits for data, or for its job, for far longer than before."""
+    now, limits = snapshot.time.now, snapshot.limits
+    times = limits.stalled_times
+    if snapshot.process.rank.index is not None and now.state in _AWAITS:
+        times = limits.rank_stuck_times
+    elif now.state != "data_wait":
+        return False
+    odd = max(times * now.longest_before, _LASTS)
+    usual = now.changes >= _RHYTHM and now.longest_before > 0
+    return usual and now.seconds >= odd and not is_long(now, limits)
 
 
 def _sentence(helper: FailedHelper) -> str:

@@ -28,7 +28,7 @@ from jaxmon.symptoms.estimates import (
     traced_again,
 )
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.stalls import is_lasting, is_long, lasting, stuck_after_fork
+from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -93,10 +93,8 @@ class TimePart(NamedTuple):
         if now.state == self.state and (
             (waits and not now.activity)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
-            or is_lasting(now, limits)
+            or is_lasting(snapshot)
         ):
-            if self.state == "data_wait":
-                yield from lasting(snapshot)
             # What has not ended is for `stalled` to judge.
             lasts = min(now.seconds, IDLE_SECONDS) if now.work else now.seconds
             took -= min(lasts, took)
@@ -174,7 +172,9 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     because the host cannot work ahead.
     """
     busy = snapshot.busy_seconds(period)
-    waited = period.of("fetch") - eager_waits(snapshot, period)
+    waited, now = period.of("fetch") - eager_waits(snapshot, period), snapshot.time.now
+    if now.state == "fetch" and is_lasting(snapshot):
+        waited -= min(now.seconds, waited)  # it is not known what it waits for
     if waited < snapshot.limits.time_worth * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
@@ -210,7 +210,8 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that calls of jitted functions take the time, if the device is busy."""
     took = period.of("device", "fetch") - eager_waits(snapshot, period)
     now = snapshot.time.now
-    if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
+    lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
+    if now.state in {"device", "fetch"} and lasts:
         took -= min(now.seconds, took)  # `stalled` tells
     if took < snapshot.limits.time_worth * period.seconds:
         return
