@@ -15,7 +15,7 @@ from math import inf
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, amount, counted, duration
+from jaxmon.host.formats.layout import ago, amount, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
@@ -33,6 +33,7 @@ _PAUSE = 30.0
 # Seconds without a step after which a rate would hide that.
 _NO_STEP = 5.0
 
+_RECOMPILES = ("recompile", "recompiles", "evicted")
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
 _MARK = (
@@ -188,4 +189,16 @@ def _fine(facts: HostFacts) -> str:
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
         return f"Yes, as far as known: no request and no step in the last {lately}."
-    return f"Yes{since}: {'; '.join(parts)}."
+    return f"Yes{since}: {'; '.join(parts)}.{_recompiled(facts)}"
+
+
+def _recompiled(facts: HostFacts) -> str:
+    """Return what recompiles most of a process's time, before that is a ticket."""
+    for process in facts.verdict.processes.values():
+        for finding in process.findings or ():
+            observed = process.observed_seconds or inf
+            if finding.topic in _RECOMPILES and 2 * finding.seconds > observed:
+                part = share(finding.seconds, observed)
+                sentence = finding.verdict.partition(". ")[0]
+                return f" But recompiles take {part} of the time: {sentence}."
+    return ""

@@ -25,7 +25,7 @@ ROOMS: dict[str, set[str]] = {
 # Numbers that are no limits: they guard what is measured, word it, or lay it out.
 NO_LIMITS = """
 symptoms/alert.py: scale
-symptoms/answer.py: _NO_STEP; _PAUSE
+symptoms/answer.py: 2 * finding.seconds > observed; _NO_STEP; _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; compiled < traced / 2

@@ -5,6 +5,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -121,3 +123,20 @@ def test_an_end_whose_place_another_process_took_is_past(
     died = Family(catalog.AGENT_DIED, rows)
     now = status(*workers, at=START + 100.0, extra=[died], verdict=verdict)
     assert [ENDED in reason.text for reason in now.answer.reasons] == [True] * says
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(60.0, True), (40.0, False)])
+def test_steps_between_recompiles_are_no_bare_yes(
+    seconds: float, *, says: bool
+) -> None:
+    """It is no ticket yet, as no alert is due; a few recompiles are none either."""
+    worker = Worker()
+    worker.steps(6, 0.1)
+    text = "train.step was recompiled 5 times because a shape changed."
+    verdict = f"{text} This took 60 s."
+    found = as_fact(Finding("recompile", "train.step", verdict, (), "", "", seconds))
+    process = ProcessVerdict(findings=(found,), observed_seconds=100.0)
+    answer = status(worker, verdict=HostVerdict({"0": process})).answer
+    assert answer.state == "fine"
+    but = f"But recompiles take 60 % of the time: {text}"
+    assert answer.text.endswith(but) == says
