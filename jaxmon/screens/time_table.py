@@ -16,6 +16,7 @@ from jaxmon.host.formats.layout import (
     ending,
     share,
     shortened,
+    wrapped,
 )
 from jaxmon.screens.section import Section
 
@@ -187,7 +188,8 @@ def stacks(document: object, width: int) -> list[str]:
     for stack, threads in groups.items():
         lines += ["", shortened(_heading(threads), width)]
         lines += [shortened(f"{INDENT}{line}", width) for line in stack]
-    lines += ["", *found.failed] if found.failed else []
+    for number, text in enumerate(found.failed):
+        lines += [*([] if number else [""]), *wrapped(text, width, rest=INDENT)]
     if found.left_out:
         lines += ["", f"and {found.left_out} further threads"]
     return lines[1:]

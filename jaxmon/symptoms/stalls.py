@@ -178,14 +178,18 @@ def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
 def is_lasting(snapshot: Snapshot) -> bool:
     """Return whether it waits for data, or for its job, for far longer than before."""
     now, limits = snapshot.time.now, snapshot.limits
-    times = limits.stalled_times
+    times, before = limits.stalled_times, now.longest_before
+    least: float | None = _LASTS if before else None
     if snapshot.process.rank.index is not None and now.state in _AWAITS:
         times = limits.rank_stuck_times
+        # Calls that were dispatched ahead are all waited for at once.
+        repeats = now.repeats >= _REPEATS
+        least = least or (seconds_in(limits.stalled_on_a_line) if repeats else None)
     elif now.state != "data_wait":
         return False
-    odd = max(times * now.longest_before, _LASTS)
-    usual = now.changes >= _RHYTHM and now.longest_before > 0
-    return usual and now.seconds >= odd and not is_long(now, limits)
+    if least is None or now.changes < _RHYTHM or is_long(now, limits):
+        return False
+    return now.seconds >= max(times * before, least)
 
 
 def _sentence(helper: FailedHelper) -> str:

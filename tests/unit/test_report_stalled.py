@@ -188,14 +188,17 @@ def test_a_wait_that_lasts_is_not_slow():
     assert ["waited for" in of.verdict for of in both] == [True, False]
 
 
-@pytest.mark.parametrize("seconds", [25.0, 4.0])
-def test_a_rank_that_waits_for_long_is_for_its_job_to_judge(seconds):
+@pytest.mark.parametrize(
+    ("seconds", "before", "lasts"),
+    [(25.0, 1.2, True), (4.0, 1.2, False), (25.0, 0.0, True), (14.0, 0.0, False)],
+)
+def test_a_rank_that_waits_for_long_is_for_its_job_to_judge(seconds, before, lasts):
     """It need not read less often; a process on its own may compute so long."""
     now = {"state": "fetch", "place": "a.py:3", "seconds": seconds, "changes": 500}
-    time = ledger({"fetch": 0.04}, **now, longest_before=1.2)
+    time = ledger({"fetch": 0.04}, **now, longest_before=before, repeats=83)
     rank = {"observed_seconds": 600.0, "rank": {"index": 0, "count": 2}}
     found = findings(time=time, process=rank, transfers={})
-    assert [of.topic for of in found] == ["fetch"] * (seconds > 5.0)
+    assert [of.topic for of in found] == ["fetch"] * lasts
     for of in found:
         assert of.verdict.startswith("The program has been waiting for results for 25")
         assert "`jaxmon job why` says which" in of.action
