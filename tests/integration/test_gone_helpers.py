@@ -253,3 +253,46 @@ def test_a_hook_of_the_program_handles_what_ends_a_thread(preloaded_script, earl
     done = preloaded_script(THREADS.replace("EARLY", str(early))).ok()
     late = {"fails": False, "passes on": True}
     assert json.loads(done.out) == ({"fails": True} if early else late)
+
+
+KILLED = """
+import json, multiprocessing, os, signal, time
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime import part
+from jaxmon.facts.record import encoded
+from jaxmon.threads import DaemonThread
+part._LONG = 0.2
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(part.WallTimePart)
+fork = multiprocessing.get_context("fork")
+batches, found = fork.Queue(), []
+
+def work():
+    batches.put(0)
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def look():
+    end = time.monotonic() + 30
+    while time.monotonic() < end and not found:
+        time.sleep(0.1)
+        gone = ledger.snapshot().now.gone
+        found.extend(of for of in gone if of.age_seconds is not None)
+    batches.put(None)
+
+jax.numpy.ones(3).block_until_ready()
+fork.Process(target=work, name="loader").start()
+DaemonThread("jaxmon-test", look).start()
+while batches.get() is not None:
+    pass
+print(json.dumps(encoded(tuple(found))))
+jaxmon.uninstrument()
+"""
+
+
+def test_a_worker_that_is_killed_is_known_where_a_loop_waits_for_it():
+    """Since when, too; looks note that, and the loop marks nothing."""
+    (found,) = run_preloaded("-c", KILLED).json()
+    assert (found["name"], found["code"]) == ("loader", -9)
+    assert 0.0 <= found["age_seconds"] < 30.0
