@@ -15,7 +15,7 @@ from typing import Any
 from jaxmon.cli import output
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import IN_ORDER, STOPPED, ProcessEnd
+from jaxmon.facts.ending import IN_ORDER, STOPPED
 from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.recent import TEN_MINUTES
@@ -219,11 +219,8 @@ def wait_for_start(directory: Path) -> bool:
     Wait some seconds for the agent of a program that has just been started; return
     whether there was one to wait for.
     """
-    found = _without_agent(directory)
-    over = _over(directory)
-    starting = {
-        pid: age for pid, age in found.items() if not (_is_fork(pid) or pid in over)
-    }
+    found, over = _without_agent(directory), _over(directory)
+    starting = {p: found[p] for p in found.keys() - over if not _is_fork(p)}
     if not any(age < _YOUNG for age in starting.values()):
         return False
     pids = " and ".join(f"pid {pid}" for pid in starting)
@@ -237,12 +234,9 @@ def wait_for_start(directory: Path) -> bool:
 
 def _over(directory: Path) -> set[int]:
     """Return the processes whose agent has ended, and left a record of that."""
-    return {
-        end.pid
-        for end in endings.ends(directory).values()
-        if (age := process.age(Path(f"/proc/{end.pid}"))) is not None
-        and age > (endings.age_of(end) or 0.0)
-    }
+    ages = {of.pid: endings.age_of(of) for of in endings.ends(directory).values()}
+    lives = {pid: process.age(Path(f"/proc/{pid}")) or 0.0 for pid in ages}
+    return {pid for pid, age in ages.items() if lives[pid] > (age or 0.0)}
 
 
 def _is_fork(pid: int) -> bool:
@@ -287,9 +281,7 @@ def hints(directory: Path) -> list[str]:
         if _is_fork(pid):
             how = "it was forked {} from a program of `jaxmon run`, and has loaded JAX."
         elif pid in over:
-            how = (
-                "`jaxmon run` started it {}; the agent has ended, the process has not."
-            )
+            how = "it was started {}; the agent has ended, and the process has not."
         program = f"pid {pid} ({hung.program(pid)})"
         found.append(f"{program} has no agent here: {how.format(ago(age))}")
     for other, count in rundir.listening(os.getuid()).items():
@@ -322,27 +314,17 @@ def ends(
     all for `None`, the latest first: on those that did not finish in the last ten
     minutes, and on others.
     """
-    just: list[str] = []
-    earlier: list[str] = []
-    for age, end in _ends(directory, choice, stopped=stopped):
-        past = age >= TEN_MINUTES or end.ended == STOPPED
-        line = clean(end.line(None if age == inf else age))
-        (earlier if past else just).append(line)
-    return just, earlier
-
-
-def _ends(
-    directory: Path, choice: str | None = None, *, stopped: bool = False
-) -> list[tuple[float, ProcessEnd]]:
-    """Return those of `ends`, and how long ago they ended; the latest first."""
     found = []
     for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
         counts = end.ended not in IN_ORDER or (stopped and end.ended == STOPPED)
         if counts and choice in {None, *names_of_it}:
-            age = endings.age_of(end)
-            found.append((inf if age is None else age, end))
-    return sorted(found, key=lambda item: item[0])[:_MOST_LISTED]
+            age = inf if (seconds := endings.age_of(end)) is None else seconds
+            past = age >= TEN_MINUTES or end.ended == STOPPED
+            found.append((past, age, clean(end.line(seconds))))
+    found = sorted(found)[:_MOST_LISTED]
+    just = [line for past, _, line in found if not past]
+    return just, [line for past, _, line in found if past]
 
 
 def ends_beside(
@@ -353,18 +335,21 @@ def ends_beside(
     only such *workers* run its program that began before, and one on the others.
     """
     first, others = [], []
-    for age, end in _ends(directory):
+    found = [(endings.age_of(of) or 0.0, of) for of in endings.ends(directory).values()]
+    for age, end in sorted(found, key=lambda item: item[0]):
         called = set(names(end.program))
         same = [of.age or 0.0 for of in workers if called & set(names(of.program))]
-        if age < TEN_MINUTES and same and min(same) > age:
+        if age >= TEN_MINUTES or end.ended in IN_ORDER:
+            continue
+        if same and min(same) > age:
             first.append(clean(end.line(age)))
-        elif age < TEN_MINUTES:
+        else:
             seen = "last seen " if end.unrecorded else ""
             others.append(f"{clean(end.process)}, {seen}{ago(age)}")
-    text = "; ".join(others[:_MOST_ENDED])
-    more = f" and {len(others) - _MOST_ENDED} more" if others[_MOST_ENDED:] else ""
-    how = "`jaxmon job post-mortem` says how."
-    return first, f"Ended: {text}{more}. {how}" if others else ""
+    rest = len(others) - _MOST_ENDED
+    more = f" and {rest} more" if rest > 0 else ""
+    how = f"{more}. `jaxmon job post-mortem` says how."
+    return first, f"Ended: {'; '.join(others[:_MOST_ENDED])}{how}" if others else ""
 
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:

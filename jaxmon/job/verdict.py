@@ -184,7 +184,8 @@ def _of_one_run(reported: Iterable[Rank]) -> list[Rank]:
     began = 0.0
     for rank in sorted(reported, key=_over):
         over = _over(rank)
-        if found and over > began and _has_called(rank):
+        called = rank.words.calls or rank.words.steps or _progress_made(rank, 0)
+        if found and over > began and called:
             continue
         found.append(rank)
         seconds = rank.observed_seconds or rank.words.observed_seconds or inf
@@ -196,12 +197,6 @@ def _over(rank: Rank) -> float:
     """Return how many seconds ago *rank* had ended, as far as is known; else 0."""
     ages = rank.ended_seconds, rank.closed_seconds, rank.words.age_seconds
     return max([age or 0.0 for age in ages]) if rank.ended else 0.0
-
-
-def _has_called(rank: Rank) -> bool:
-    calls = [function.calls or 0 for function in rank.functions]
-    steps = [loop.steps for loop in rank.loops]
-    return any((*calls, *steps, rank.words.calls, rank.words.steps))
 
 
 def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
@@ -256,13 +251,13 @@ def _limit(
     return limit
 
 
-def _progress_made(rank: Rank) -> int:
-    """Return how often *rank* has made progress; often, if that is not counted."""
+def _progress_made(rank: Rank, default: int = _RHYTHM) -> int:
+    """Return how often *rank* has made progress, *default* if that is not counted."""
     calls = [
         function.calls for function in rank.functions if function.calls is not None
     ]
     progress = [*calls, *(loop.steps for loop in rank.loops)]
-    return max(progress, default=_RHYTHM)
+    return max(progress, default=default)
 
 
 def _state(

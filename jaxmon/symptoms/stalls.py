@@ -118,7 +118,9 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     causes = [of for of in now.gone if now.state in _WAITS and _is_cause(of, now)]
     cause = causes[0] if causes else None
     evidence, action = _causes(snapshot, forks, cause)
-    lead = "The" if cause is None else f"{_sentence(cause)}; the"
+    pooled = ", and a call that waits for its result never returns"
+    waits_for = f"{cause}{pooled if cause and cause.pooled else ''}"
+    lead = f"{waits_for[:1].upper()}{waits_for[1:]}; the" if cause else "The"
     yield Finding(
         "stalled",
         now.place,
@@ -190,12 +192,6 @@ def is_lasting(snapshot: Snapshot) -> bool:
     if least is None or now.changes < _RHYTHM or is_long(now, limits):
         return False
     return now.seconds >= max(times * before, least)
-
-
-def _sentence(helper: FailedHelper) -> str:
-    text = str(helper)
-    pooled = ", and a call that waits for its result never returns"
-    return f"{text[:1].upper()}{text[1:]}{pooled if helper.pooled else ''}"
 
 
 def _causes(

@@ -306,7 +306,9 @@ def test_a_program_that_is_starting_is_waited_for(
             patch.setattr(endings, "ends", lambda _: {"0": end})
             found = ps(run_dir)
             assert "Waiting" not in found.err
-            assert "the agent has ended, the process has not." in found.err
+            assert "the agent has ended, and the process has not." in " ".join(
+                found.err.split()
+            )
             assert "an agent begins" not in found.err
         starting.kill()
         starting.wait()
