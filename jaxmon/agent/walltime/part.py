@@ -112,12 +112,7 @@ class WallTimePart(Part):
         reader = ActivityReader(context.jax, context.sites)
         self._latest_calls = LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
-            self._ledger,
-            reader,
-            context.sites,
-            timeline,
-            routes,
-            self._latest_calls,
+            self._ledger, reader, context.sites, timeline, routes, self._latest_calls
         )
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
