@@ -7,9 +7,10 @@ Writes docs/symptoms.md: everything that can be wrong, who says it, and by which
 It begins with what newcomers see (complaints.yaml), as does the guide in runbooks/.
 
 The limits of an alert are those that are read as it is built, and those of a judgement
-the ones that its function mentions, and what this calls in its module, unless that
-judges other symptoms; likewise its facts. What agents and `jaxmon.job` judge by,
-symptoms say themselves. Metrics are those that are judged, by alerts or for the page.
+the ones that its function mentions, and what this calls in its module or in that of
+estimates, unless that judges other symptoms; likewise its facts. What agents and
+`jaxmon.job` judge by, symptoms say themselves. Metrics are those that are judged, by
+alerts or for the page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.limits import LIMITS
 from jaxmon.promql import records
+from jaxmon.symptoms import estimates
 from jaxmon.symptoms.alert import Alert, SiteLimits
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import MODES, Symptom
@@ -116,8 +118,11 @@ class Mentions(NamedTuple):
 
 @cache
 def mentions(path: str) -> Mapping[str, Mentions]:
-    """Return what each function and method of a module mentions."""
-    return {
+    """Return what each function and method of a module mentions, and its estimates."""
+    tree = ast.parse(Path(path).read_text())
+    modules = {x.module for x in ast.walk(tree) if isinstance(x, ast.ImportFrom)}
+    uses = estimates.__name__ in modules
+    return {**(mentions(inspect.getfile(estimates)) if uses else {})} | {
         node.name: Mentions(
             {x.attr for x in ast.walk(node) if is_of(x, "limits")},
             {x.attr for x in ast.walk(node) if is_of(x, "snapshot", "facts")},
@@ -125,7 +130,7 @@ def mentions(path: str) -> Mapping[str, Mentions]:
             {text for x in ast.walk(node) for text in made_by(x)},
             {name for x in ast.walk(node) if (name := called(x))},
         )
-        for node in ast.walk(ast.parse(Path(path).read_text()))
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     }
 

@@ -13,7 +13,7 @@ from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import CompilePhases, Function, FunctionTable, label
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink import jit
+from jaxmon.agent.jaxlink import backends, jit
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
@@ -353,6 +353,8 @@ class Context(NamedTuple):
         observers: callbacks by which parts notify each other.
         sites: the places in the program that call jitted functions.
         began: when it began, by `monotonic`.
+        forked: whether the process was forked from one whose backends it has, without
+            their threads.
     """
 
     jax: Any
@@ -365,6 +367,7 @@ class Context(NamedTuple):
     observers: Observers
     sites: CallSites
     began: float
+    forked: bool
 
 
 def context_of(jax: Any, settings: Settings) -> Context:
@@ -381,4 +384,5 @@ def context_of(jax: Any, settings: Settings) -> Context:
         Observers(),
         CallSites(),
         monotonic(),
+        backends.forked(jax),
     )

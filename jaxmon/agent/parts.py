@@ -86,6 +86,7 @@ NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
     "on_callback": "errors.record_callback",
     "failed": "errors.helpers.on_task",
     "failed_helpers": "errors.helpers.latest",
+    "look_at_children": "errors.helpers.look",
     "lines": "allocations",
     "memory": "memory.snapshot",
     "utilization": "flops",
@@ -228,7 +229,10 @@ ROWS: tuple[PartRow, ...] = (
     PartRow("identity", "devices.part:DeviceIdentity", late=(), scraped=True),
     PartRow(
         *("wall_time", "walltime.part:WallTimePart"),
-        ("timeline", "routes", "spanning", "run_ahead", "failed_helpers"),
+        (
+            *("timeline", "routes", "spanning", "run_ahead"),
+            *("failed_helpers", "look_at_children"),
+        ),
         attrgetter("time_interval"),
         pages=("/debug/stacks",),
         **_FIRST,

@@ -115,33 +115,36 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
 
 def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     from jaxmon.cli import findings
-    from jaxmon.cli.workers import candidates, ends, pick
+    from jaxmon.cli.workers import candidates, ends_beside, pick
     from jaxmon.host import rundir
     from jaxmon.host.formats.layout import wrapped
     from jaxmon.screens.text import explanation
 
-    width = output.report_width()
-    if everyone or worker is None:
-        workers = candidates(None, run_dir)
-        for sentence in ends(run_dir or rundir.locate())[0]:
+    width, others = output.report_width(), ""
+    workers = candidates(None, run_dir) if everyone or worker is None else []
+    if workers:
+        first, others = ends_beside(workers, run_dir or rundir.locate())
+        for sentence in first:
             _paint(
                 findings.Painted(line, findings.BROKEN)
                 for line in [*wrapped(sentence, width), ""]
             )
-        if everyone or len(workers) > 1:
-            several = findings.judged(workers, limits_of(run_dir))
-            height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
-            _paint(
-                findings.in_brief(several, width, height)
-                if everyone
-                else findings.worst(several, width)
-            )
-            return
-    found = findings.judge(pick(worker, run_dir), run_dir)
-    text = explanation(
-        found.snapshot, found.findings, worker=found.worker.number, width=width
-    )
-    _paint(findings.painted(text, found.findings))
+    if everyone or len(workers) > 1:
+        several = findings.judged(workers, limits_of(run_dir))
+        height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
+        _paint(
+            findings.in_brief(several, width, height)
+            if everyone
+            else findings.worst(several, width)
+        )
+    else:
+        found = findings.judge(pick(worker, run_dir), run_dir)
+        text = explanation(
+            found.snapshot, found.findings, worker=found.worker.number, width=width
+        )
+        _paint(findings.painted(text, found.findings))
+    if others:
+        _paint(map(findings.Painted, ["", *wrapped(others, width)]))
 
 
 def _paint(lines: Iterable[Painted]) -> None:

@@ -33,7 +33,7 @@ TIMEOUT = 5.0
 _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _ROOM = 76
-_MOST_LISTED = 20
+_MOST_LISTED, _MOST_ENDED = 20, 2
 # A program of that age may be importing JAX; seconds to wait for it, and between looks.
 _YOUNG, _PATIENCE, _OFTEN = 60.0, 5.0, 0.2
 _HINTS = {
@@ -219,8 +219,8 @@ def wait_for_start(directory: Path) -> bool:
     Wait some seconds for the agent of a program that has just been started; return
     whether there was one to wait for.
     """
-    found = _without_agent(directory)
-    starting = {pid: age for pid, age in found.items() if not _is_fork(pid)}
+    found, over = _without_agent(directory), _over(directory)
+    starting = {p: found[p] for p in found.keys() - over if not _is_fork(p)}
     if not any(age < _YOUNG for age in starting.values()):
         return False
     pids = " and ".join(f"pid {pid}" for pid in starting)
@@ -230,6 +230,13 @@ def wait_for_start(directory: Path) -> bool:
         found = _without_agent(directory)
         time.sleep(_OFTEN)
     return True
+
+
+def _over(directory: Path) -> set[int]:
+    """Return the processes whose agent has ended, and left a record of that."""
+    ages = {of.pid: endings.age_of(of) for of in endings.ends(directory).values()}
+    lives = {pid: process.age(Path(f"/proc/{pid}")) or 0.0 for pid in ages}
+    return {pid for pid, age in ages.items() if lives[pid] > (age or 0.0)}
 
 
 def _is_fork(pid: int) -> bool:
@@ -268,11 +275,13 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
 
 def hints(directory: Path) -> list[str]:
     """Return what runs besides *directory*: in others, or without an agent yet."""
-    found = []
+    found, over = [], _over(directory)
     for pid, age in _without_agent(directory).items():
         how = "`jaxmon run` started it {}, and an agent begins once JAX is imported."
         if _is_fork(pid):
             how = "it was forked {} from a program of `jaxmon run`, and has loaded JAX."
+        elif pid in over:
+            how = "it was started {}; the agent has ended, and the process has not."
         program = f"pid {pid} ({hung.program(pid)})"
         found.append(f"{program} has no agent here: {how.format(ago(age))}")
     for other, count in rundir.listening(os.getuid()).items():
@@ -316,6 +325,31 @@ def ends(
     found = sorted(found)[:_MOST_LISTED]
     just = [line for past, _, line in found if not past]
     return just, [line for past, _, line in found if past]
+
+
+def ends_beside(
+    workers: Sequence[AgentProcess], directory: Path
+) -> tuple[list[str], str]:
+    """
+    Return a sentence on each process that did not finish in the last ten minutes, if
+    only such *workers* run its program that began before, and one on the others.
+    """
+    first, others = [], []
+    found = [(endings.age_of(of) or 0.0, of) for of in endings.ends(directory).values()]
+    for age, end in sorted(found, key=lambda item: item[0]):
+        called = set(names(end.program))
+        same = [of.age or 0.0 for of in workers if called & set(names(of.program))]
+        if age >= TEN_MINUTES or end.ended in IN_ORDER:
+            continue
+        if same and min(same) > age:
+            first.append(clean(end.line(age)))
+        else:
+            seen = "last seen " if end.unrecorded else ""
+            others.append(f"{clean(end.process)}, {seen}{ago(age)}")
+    rest = len(others) - _MOST_ENDED
+    more = f" and {rest} more" if rest > 0 else ""
+    how = f"{more}. `jaxmon job post-mortem` says how."
+    return first, f"Ended: {'; '.join(others[:_MOST_ENDED])}{how}" if others else ""
 
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:

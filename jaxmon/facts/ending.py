@@ -227,12 +227,16 @@ class ProcessEnd(Fact):
         """How and where it ended, and how far it had come, as a sentence."""
         return f"It {self._did()}{self._seen('')}."
 
+    @property
+    def process(self) -> str:
+        """Which process it was."""
+        who = f"pid {self.pid}" if self.pid else "A process"
+        return f"{who} ({self.program})" if self.program else who
+
     def line(self, age: float | None) -> str:
         """Return the same with what is known of the process, and when, *age* ago."""
         from jaxmon.host.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
 
-        who = f"pid {self.pid}" if self.pid else "A process"
-        program = f" ({self.program})" if self.program else ""
         when = ""
         with suppress(ValueError, OverflowError, OSError):  # no such day
             if self.time is not None:
@@ -240,7 +244,7 @@ class ProcessEnd(Fact):
         when = when if age is None else f"{ago(age)}{when and f' ({when[3:]})'}"
         if seen := self._seen(when):
             when = ""
-        return f"{who}{program} {self._did()}{seen}{when and f', {when}'}."
+        return f"{self.process} {self._did()}{seen}{when and f', {when}'}."
 
     def _did(self) -> str:
         found = [str(self)]

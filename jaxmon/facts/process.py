@@ -63,6 +63,8 @@ class Process(Fact):
         release: of the program, by the setting of that name.
         debugging: settings of JAX that are on and meant for debugging, each with the
             line of the program that sets it, if it is known.
+        forked: whether it was forked from a process that had initialised the devices,
+            so that it lacks the threads of JAX.
     """
 
     pid: int | None = None
@@ -76,6 +78,7 @@ class Process(Fact):
     python: str = ""
     release: str = ""
     debugging: Mapping[str, str] = NOTHING
+    forked: bool = False
 
 
 class Environment(Fact):

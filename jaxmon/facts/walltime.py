@@ -8,10 +8,13 @@ from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.record import NOTHING, Fact
 
 
+PROPAGATE_ADVICE = (
+    "Let helpers pass their exceptions on to who waits for them, through the queue or "
+    "as futures."
+)
 HELPER_ADVICE = (
     "What it waits for may be gone; the log of the program, or of the kernel, shows "
-    "why. Let helpers pass their exceptions on to who waits for them, through the "
-    "queue or as futures."
+    f"why. {PROPAGATE_ADVICE}"
 )
 FILLER_ADVICE = (
     "If such a thread fills the queue, look at the line that it is in. `jaxmon explain "

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from statistics import median
 
 from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, STOPPED, ProcessEnd
@@ -129,13 +130,13 @@ def _job(
 ) -> Job:
     coordinator, count = key
     unheard = any(host.trouble for host in hosts)
-    ranks = _one_of_each(reported)
+    ranks = _one_of_each(_of_one_run(reported))
     alive = [rank for rank in ranks if rank.responds]
     seconds = _since_progress(alive or ranks)
     waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
     waiting = _without(waiting, suspects)
-    limit = _limit(alive, suspects, limits)
+    limit = _limit(alive, suspects, waiting, limits)
     state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
     late: tuple[LateRank, ...] = ()
@@ -174,6 +175,30 @@ def _job(
     )
 
 
+def _of_one_run(reported: Iterable[Rank]) -> list[Rank]:
+    """
+    Return those of the latest run, in which others were when they made their calls. A
+    run after another may have its address, and a rank that made none may have waited.
+    """
+    found: list[Rank] = []
+    began = 0.0
+    for rank in sorted(reported, key=_over):
+        over = _over(rank)
+        called = rank.words.calls or rank.words.steps or _progress_made(rank, 0)
+        if found and over > began and called:
+            continue
+        found.append(rank)
+        seconds = rank.observed_seconds or rank.words.observed_seconds or inf
+        began = max(began, seconds + (rank.since_seconds or over))
+    return found
+
+
+def _over(rank: Rank) -> float:
+    """Return how many seconds ago *rank* had ended, as far as is known; else 0."""
+    ages = rank.ended_seconds, rank.closed_seconds, rank.words.age_seconds
+    return max([age or 0.0 for age in ages]) if rank.ended else 0.0
+
+
 def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
     """Return the latest rank of each number: a restarted job may have its address."""
     found: dict[int, Rank] = {}
@@ -201,15 +226,21 @@ def _since_progress(ranks: Sequence[Rank]) -> float | None:
 
 
 def _limit(
-    alive: Sequence[Rank], suspects: Sequence[Suspects], limits: Limits
+    alive: Sequence[Rank],
+    suspects: Sequence[Suspects],
+    waiting: DeviceWait,
+    limits: Limits,
 ) -> float:
     """Return from how many seconds without progress a job is called hung."""
     after = seconds_in(limits.rank_stuck_after)
     kinds = {group.kind for group in suspects}
+    at_once = min(after, seconds_in(limits.rank_gone_after))
     if kinds & (FAILED | {SuspectKind.STOPPED}):
-        return min(after, seconds_in(limits.rank_gone_after))
+        return at_once
     if not alive:
         return after
+    if SuspectKind.FINISHED in kinds and waiting.numbers:
+        after = at_once  # but for the last step, which may be running
     usual = median([max(rank.pace.usual_seconds, 0.0) for rank in alive])
     limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
     slow = any(map(starts, alive))
@@ -220,13 +251,13 @@ def _limit(
     return limit
 
 
-def _progress_made(rank: Rank) -> int:
-    """Return how often *rank* has made progress; often, if that is not counted."""
+def _progress_made(rank: Rank, default: int = _RHYTHM) -> int:
+    """Return how often *rank* has made progress, *default* if that is not counted."""
     calls = [
         function.calls for function in rank.functions if function.calls is not None
     ]
     progress = [*calls, *(loop.steps for loop in rank.loops)]
-    return max(progress, default=_RHYTHM)
+    return max(progress, default=default)
 
 
 def _state(

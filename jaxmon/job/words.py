@@ -60,8 +60,7 @@ _RESTART = "Restart the job: JAX cannot replace a single process."
 
 WORDS = {
     model.SuspectKind.KILLED: Phrases(
-        UNRECORDED,
-        f"The logs of kernel, scheduler and program say why. {_RESTART}",
+        UNRECORDED, f"The logs of kernel, scheduler and program say why. {_RESTART}"
     ),
     model.SuspectKind.CRASHED: Phrases(
         "ended by an uncaught exception",

@@ -236,7 +236,7 @@ class ProcessLimits:
     )
     stalled_for_a_failed_thread = duration(
         "15s",
-        "How long it must wait while a thread has failed that may have served it.",
+        "How long it must wait while a thread or process has failed that served it.",
     )
     rank_stuck_after = duration(
         "30s",

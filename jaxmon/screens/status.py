@@ -277,10 +277,7 @@ def errors(now: Reading) -> list[ErrorSummary]:
             counts[function, kind][worker] = value
     found = [
         ErrorSummary(
-            function=function,
-            kind=kind,
-            workers=in_order(of),
-            count=sum(of.values()),
+            function=function, kind=kind, workers=in_order(of), count=sum(of.values())
         )
         for (function, kind), of in counts.items()
     ]

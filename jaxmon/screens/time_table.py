@@ -16,6 +16,7 @@ from jaxmon.host.formats.layout import (
     ending,
     share,
     shortened,
+    wrapped,
 )
 from jaxmon.screens.section import Section
 
@@ -35,6 +36,11 @@ STATES = {
     "idle": "idle",
 }
 """What is displayed for each state, in the order of equal times."""
+_OF_STACKS = {
+    "item": "waiting for an item of a queue",
+    "join": "waiting for a thread to end",
+    "make": STATES["transfer"],
+}
 
 _TITLE = "WHERE THE TIME GOES"
 _WORTH = 0.005
@@ -165,9 +171,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """The content of ``/debug/stacks``."""
+    """The content of ``/debug/stacks``; *failed* are helpers of the program."""
 
     threads: tuple[Thread, ...] = ()
+    failed: tuple[str, ...] = ()
     left_out: int = field(default=0)
 
 
@@ -181,6 +188,8 @@ def stacks(document: object, width: int) -> list[str]:
     for stack, threads in groups.items():
         lines += ["", shortened(_heading(threads), width)]
         lines += [shortened(f"{INDENT}{line}", width) for line in stack]
+    for number, text in enumerate(found.failed):
+        lines += [*([] if number else [""]), *wrapped(text, width, rest=INDENT)]
     if found.left_out:
         lines += ["", f"and {found.left_out} further threads"]
     return lines[1:]
@@ -191,7 +200,7 @@ def _heading(threads: list[Thread]) -> str:
     number = f" ({first.native_id})" if first.native_id is not None else ""
     name = f"{first.name or 'a thread of native code'}{number}"
     more = f" and {len(threads) - 1} more" if len(threads) > 1 else ""
-    state = {**STATES, "make": STATES["transfer"]}.get(first.state, first.state)
+    state = {**STATES, **_OF_STACKS}.get(first.state, first.state)
     place = f"at {first.place}" if first.place else ""
     if first.state == "python":  # whether it runs, or waits, a stack does not say
         state = "acquiring a lock" if first.lock else ""

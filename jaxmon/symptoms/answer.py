@@ -15,7 +15,7 @@ from math import inf
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, amount, clean, counted, duration
+from jaxmon.host.formats.layout import ago, amount, clean, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
@@ -34,6 +34,7 @@ _PAUSE = 30.0
 # progress is shown.
 _LONG = 5.0
 
+_RECOMPILES = ("recompile", "recompiles", "evicted")
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
 _MARK = (
@@ -209,7 +210,7 @@ def _fine(facts: HostFacts) -> str:
         text = "finished request" if waiting else "request"
         parts = [f"no {text} and no step in the last {lately}"]
         since = ", as far as known"
-    return f"Yes{since}: {'; '.join([*parts, *waiting])}."
+    return f"Yes{since}: {'; '.join([*parts, *waiting])}.{_recompiled(facts)}"
 
 
 def _unfinished(facts: HostFacts) -> Iterator[str]:
@@ -219,3 +220,15 @@ def _unfinished(facts: HostFacts) -> Iterator[str]:
             text = f"{counted(route.in_progress, 'request')} to {clean(route.route)}"
             text += f" in progress, the oldest for {duration(route.oldest or 0.0)}"
             yield text
+
+
+def _recompiled(facts: HostFacts) -> str:
+    """Return what recompiles most of a process's time, before that is a ticket."""
+    for process in facts.verdict.processes.values():
+        for finding in process.findings or ():
+            observed = process.observed_seconds or inf
+            if finding.topic in _RECOMPILES and 2 * finding.seconds > observed:
+                part = share(finding.seconds, observed)
+                sentence = finding.verdict.partition(". ")[0]
+                return f" But recompiles take {part} of the time: {sentence}."
+    return ""

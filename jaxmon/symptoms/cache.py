@@ -8,20 +8,12 @@ from jaxmon import catalog, promql
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import (
-    counted,
-    duration,
-)
+from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.symptom import (
-    HINT,
-    TIME,
-    Finding,
-    Symptom,
-)
+from jaxmon.symptoms.symptom import HINT, TIME, Finding, Symptom
 
 
 _MOST_EVIDENCE = 3

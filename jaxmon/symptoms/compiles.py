@@ -11,13 +11,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import (
-    counted,
-    duration,
-    share,
-    share_of_time,
-    times,
-)
+from jaxmon.host.formats.layout import counted, duration, share, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert

@@ -32,7 +32,8 @@ ERRORS = {
     "invalid_argument": "The message names the argument; a donated array must not be "
     "used again.",
     "nan": "Put a few steps into `with jax.debug_nans(True), jax.disable_jit():`. They "
-    "are slow, but the traceback has the line of the operation.",
+    "are slow, but the traceback has the first operation that makes a NaN, even one "
+    "that jnp.where masks later.",
     "key_reuse": "Use each PRNG key once: jax.random.split it first.",
     "trace_error": (
         "It failed during tracing: the message names the incompatible argument or "

@@ -19,15 +19,7 @@ from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
-from jaxmon.symptoms.symptom import (
-    FAILURE,
-    HINT,
-    LINES,
-    TIME,
-    Finding,
-    Symptom,
-    quoted,
-)
+from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom, quoted
 
 
 _MOST_EVIDENCE = 3

@@ -16,7 +16,7 @@ from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.requests import queued
-from jaxmon.symptoms.steps import stalled
+from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
 
 
@@ -145,13 +145,14 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect threads that have failed, but for those that the program waits for."""
-    named = [line for finding in stalled(snapshot) for line in finding.evidence]
+    waits = [of for of in stalled(snapshot) if of.topic == "stalled"]
+    named = " ".join([s for of in waits for s in (of.verdict, *of.evidence)]).lower()
     failed = [
         helper
         for helper in snapshot.time.failed
         if helper.kind == "thread"
         and not helper.handled
-        and not any(line.startswith(f"thread {helper.name} ended") for line in named)
+        and f"thread {helper.name} ended".lower() not in named
     ]
     for latest in failed[:1]:
         when = "" if latest.age_seconds is None else f" {ago(latest.age_seconds)}"

@@ -217,12 +217,15 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
 def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
     """
     Return whether all that runs now began after *agent* ended: another program, or the
-    same on fewer processes. Its loops must go on there.
+    same on fewer processes; or so many of its program as have ended. Its loops must go
+    on there.
     """
-    up, ended = {of.worker: of.age for of in facts.agents if of.up}, agent.ended_seconds
-    began_later = ended is not None and all(
-        age is not None and age < ended for age in up.values()
-    )
+    ended = agent.ended_seconds or 0.0
+    up = {of.worker: of.age for of in facts.agents if of.up}
+    later = [worker for worker, age in up.items() if age is not None and age < ended]
+    same = [of for of in facts.agents if of.program and of.program == agent.program]
+    replaced = sum(of.worker in later for of in same) >= sum(of.died for of in same) > 0
+    began_later = len(later) == len(up) or replaced
     died_in = facts.now.of(catalog.AGENT_DIED).items()
     left = {name for (worker, name), value in died_in if worker == agent.worker}
     left -= {"", *(loop.loop for loop in facts.loops if up.keys() & {*loop.workers})}

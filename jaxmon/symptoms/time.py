@@ -19,8 +19,16 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, ne
 from jaxmon.symptoms import compiles, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
+from jaxmon.symptoms.estimates import (
+    EXPLAINED,
+    OF_A_LINE,
+    at_rest,
+    eager_waits,
+    reads_rarely,
+    traced_again,
+)
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.steps import is_long
+from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -32,17 +40,11 @@ from jaxmon.symptoms.symptom import (
 )
 
 
-_MOST_LINES, _MORE = 3, 5
-# Calls per read from which on a program reads rarely.
-_RARELY = 10
-# The device is busy if it explains this share of the wait for it.
-_EXPLAINED = 0.7
+_MOST_LINES = 3
 _CACHE = (
     "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
     "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
 )
-OF_A_LINE = 0.02
-"""Share of the time from which on a line is worth a word."""
 TIME_ALERT = "JaxmonTimeLost"
 _OF_SAVES = (
     "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
@@ -91,6 +93,7 @@ class TimePart(NamedTuple):
         if now.state == self.state and (
             (waits and not now.activity)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
+            or is_lasting(snapshot)
         ):
             # What has not ended is for `stalled` to judge.
             lasts = min(now.seconds, IDLE_SECONDS) if now.work else now.seconds
@@ -114,8 +117,8 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
     parts = {
         "eager": period.of("eager"),
-        "compile": _traced_again(snapshot, period),
-        "fetch": _eager_waits(snapshot, period),
+        "compile": traced_again(snapshot, period),
+        "fetch": eager_waits(snapshot, period),
     }
     took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
@@ -138,7 +141,8 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 
 def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    took, busy = period.of("python"), snapshot.busy_seconds(period)
+    rests, busy = at_rest(period), snapshot.busy_seconds(period)
+    took = period.of("python") - sum(rests.values())
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     idle = took - min(hidden, took)
@@ -149,7 +153,11 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if snapshot.requests and period.of("idle") > idle:
         return  # the device waits for requests
     # When it was idle, samples say, of which no line is certain.
-    lines = {line: seconds * idle / took for line, seconds in period.lines("python")}
+    lines = {
+        line: seconds * idle / took
+        for line, seconds in period.lines("python")
+        if line not in rests
+    }
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
     yield _costs("host", snapshot, period, idle, lines, idle, lead)._replace(
         action="Do this work less often, out of the loop, or in another process. "
@@ -164,19 +172,21 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     because the host cannot work ahead.
     """
     busy = snapshot.busy_seconds(period)
-    waited = period.of("fetch") - _eager_waits(snapshot, period)
+    waited, now = period.of("fetch") - eager_waits(snapshot, period), snapshot.time.now
+    if now.state == "fetch" and is_lasting(snapshot):
+        waited -= min(now.seconds, waited)  # it is not known what it waits for
     if waited < snapshot.limits.time_worth * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
     computing = min(max(busy - period.of("device"), 0.0), waited)
-    if not busy or computing >= _EXPLAINED * waited:
+    if not busy or computing >= EXPLAINED * waited:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
     # Who is asked waits for the answer; who reads rarely works ahead between reads. A
     # host that is its own device has no more processors for that.
     shared = all(on.kind == "cpu" for on in snapshot.memory.devices)
-    waits = snapshot.requests or _reads_rarely(snapshot) or shared
+    waits = snapshot.requests or reads_rarely(snapshot) or shared
     ahead = 0.0 if waits else min(work, computing)
     # While others hold the processors, neither device nor host gets on.
     starved = waited * (snapshot.usual.waiting or 0.0)
@@ -198,20 +208,21 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that calls of jitted functions take the time, if the device is busy."""
-    took = period.of("device", "fetch") - _eager_waits(snapshot, period)
+    took = period.of("device", "fetch") - eager_waits(snapshot, period)
     now = snapshot.time.now
-    if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
+    lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
+    if now.state in {"device", "fetch"} and lasts:
         took -= min(now.seconds, took)  # `stalled` tells
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
-    if (busy and busy < _EXPLAINED * took) or any(memory.arguments(snapshot)):
+    if (busy and busy < EXPLAINED * took) or any(memory.arguments(snapshot)):
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
     computed = [of for of in most if of.device_seconds > 0]
     # Times are those of samples, times all calls: no sum of them is known.
     whole = sum(function.device_seconds for function in computed)
-    keeps = busy and took >= _EXPLAINED * period.seconds and not snapshot.spans
+    keeps = busy and took >= EXPLAINED * period.seconds and not snapshot.spans
     yield Finding(
         "device",
         computed[0].name if computed else "",
@@ -230,30 +241,37 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     functions = list(snapshot.functions)
-    took = period.of("compile") - _traced_again(snapshot, period)
+    took = period.of("compile") - traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
     has_operations = any(compiles.operations(snapshot))
     if has_operations:
         functions = snapshot.users
         measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
-    again = every_recompile_time(functions, snapshot)
-    if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
+    # New shapes of what JAX runs by itself, as to initialise arrays, are no recompiles
+    # of the program's.
+    again = min(every_recompile_time(snapshot.users, snapshot), took)
+    least = snapshot.limits.time_worth * period.seconds
+    if took < least or again > took / 2 or stuck_after_fork(snapshot):
         return
     compiled = [function for function in functions if function.built]
     # Threads that compile at once take more together than the clock.
     whole = sum(function.compile_time for function in compiled)
     ratio = min(took / max(whole, 1e-9), 1.0)
-    recompiled = f", of which recompiles about {duration(again * ratio)}"
+    since_start = period is snapshot.time.since_start
+    spent = duration(again if since_start else again * ratio)
+    first = (
+        "" if any(of.recompiles for of in functions) else ", all of it first compiles"
+    )
     yield Finding(
         "compiling",
         compiled[0].name if compiled else "",
         f"Compiling {'functions ' * has_operations}took {part(took, period)}"
-        f"{recompiled if again else ', all of it first compiles'}.",
+        f"{f', of which recompiles about {spent}' if again else first}.",
         tuple(
             f"{function.name}: {duration(function.compile_time * ratio)}"
             for function in compiled[:_MOST_LINES]
-            if period is snapshot.time.since_start
+            if since_start
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
@@ -267,12 +285,12 @@ _IS_WORK_DUE = (
 
 def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    took = period.of("idle")
+    took, now = period.of("idle"), snapshot.time.now
+    if now.work and is_long(now, snapshot.limits):
+        took -= min(now.seconds, took)  # `stalled` tells
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
-        yield Finding(
-            "idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else ""
-        )
+        yield Finding("idle", "", text, (), _IS_WORK_DUE if now.work else "")
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
@@ -321,41 +339,6 @@ def _severity(
     spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
     much = spent > getattr(snapshot.limits, limit) * window
     return TICKET if much else None
-
-
-def _reads_rarely(snapshot: Snapshot) -> bool:
-    """Return whether most calls are not followed by a read of results."""
-    lines = snapshot.transfers.lines
-    reads = sum(line.count for line in lines if line.direction != "host_to_device")
-    calls = sum(function.calls or 0 for function in snapshot.users)
-    return 0 < reads * _RARELY < calls
-
-
-def _eager_waits(snapshot: Snapshot, period: Period) -> float:
-    """
-    Return for how long the program waited for results of operations outside of jit: if
-    it hardly dispatches anything else, these are what the device computes.
-    """
-    dispatch, called = period.of("eager"), period.of("device")
-    waited, busy = period.of("fetch"), snapshot.busy_seconds(period)
-    if not any(function.calls or function.misses for function in snapshot.users):
-        return waited
-    few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
-    # If the time of jitted functions is unknown, it may be that.
-    return 0.0 if few or not busy or busy > (1 - _EXPLAINED) * waited else waited
-
-
-def _traced_again(snapshot: Snapshot, period: Period) -> float:
-    """
-    Return the time of tracing that leads to no compile: outside of jit, `jax.grad` and
-    its like trace the operations of a function on each call.
-    """
-    since_start = snapshot.time.since_start.seconds
-    traced = period.of("compile")
-    measured = snapshot.compile_time + snapshot.load_time
-    compiled = measured * period.seconds / max(since_start, 1e-9)
-    compiled += snapshot.compiling.oldest_seconds
-    return traced - compiled if compiled < traced / 2 else 0.0
 
 
 def part(seconds: float, period: Period) -> str:

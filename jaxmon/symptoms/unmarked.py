@@ -10,6 +10,7 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import CallRate
 from jaxmon.host.formats.layout import amount, duration
 from jaxmon.symptoms.reason import period
+from jaxmon.symptoms.stalls import is_long
 
 
 # A loop in which a program spends so much of its time is what it does, unless it waits
@@ -32,8 +33,8 @@ def calling(snapshot: Snapshot) -> CallRate:
         return CallRate()
     if time.call_age is not None and time.call_age >= _NO_CALL:
         only = time.now.called[0] if len(time.now.called) == 1 else ""
-        waits = time.now.place if time.now.work else ""
-        return CallRate(only, age=time.call_age, place=waits)
+        waits = time.now.work and not is_long(time.now, snapshot.limits)
+        return CallRate(only, age=time.call_age, place=time.now.place if waits else "")
     packaged = {of.name for of in snapshot.functions if of.package}
     users = {name: rates[name] for name in rates if name not in packaged}
     if max(users.values(), default=0.0) >= _AGAIN_AND_AGAIN:

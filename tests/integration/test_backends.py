@@ -133,3 +133,33 @@ def test_the_release_stands_with_the_versions(
     (line,) = run_preloaded("-c", RELEASED, env=environ).out.splitlines()
 
     assert f'release="{release}",' in line
+
+
+FORKS = """
+import os
+import jax
+from jaxmon.agent.jaxlink import backends
+
+def child():
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+        return
+    before = backends.forked(jax)
+    if START:
+        jax.devices()
+    print(before, backends.forked(jax), flush=True)
+    os._exit(0)
+
+START = True
+child()
+jax.devices()
+print(backends.forked(jax), flush=True)
+START = False
+child()
+"""
+
+
+def test_a_child_of_a_process_that_has_used_jax_lacks_its_threads() -> None:
+    """One that initialises the devices itself has them, as has the parent."""
+    done = run_preloaded("-c", FORKS).ok()
+    assert done.out.splitlines() == ["False False", "False", "True True"]

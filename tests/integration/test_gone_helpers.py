@@ -33,8 +33,9 @@ def work(how):
 def gone():
     return encoded(runtime_of(agent).part(ErrorPart).helpers.latest())
 
-agent = jaxmon.instrument(port=None)
+agent = jaxmon.instrument(port=None, time_interval=0)
 assert gone() == []
+runtime_of(agent).part(ErrorPart).helpers.look()
 with ThreadPoolExecutor(1, "pool") as pool:
     kept = pool.submit(read, "kept")
     pool.submit(read, "dropped")
@@ -66,6 +67,7 @@ for one in workers:
 all_run.set()
 for one in (*[w.pid for w in workers], *[o.pid for o in others]):
     os.waitid(os.P_PID, one, os.WEXITED | os.WNOWAIT)
+runtime_of(agent).part(ErrorPart).helpers.look()
 print(json.dumps(gone()))
 # They can still be waited for.
 for one in workers:
@@ -75,9 +77,11 @@ print(len(gone()))
 """
 
 
-def test_those_that_failed_are_known(preloaded_script):
+@pytest.mark.parametrize("watched", [True, False])
+def test_those_that_failed_are_known(preloaded_script, watched):
     """Threads, workers and children that failed are named, and no others."""
-    tasks, told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
+    program = PROGRAM if watched else PROGRAM.replace("look()", "latest()")
+    tasks, told, codes, left = preloaded_script(program).ok().out.splitlines()
     dropped, kept = (from_json(Failed, one) for one in json.loads(tasks))
     assert (dropped.kind, dropped.message) == ("task", "dropped record")
     assert (kept.kind, kept.message, kept.name) == ("task", "kept record", "pool_0")
@@ -94,6 +98,10 @@ def test_those_that_failed_are_known(preloaded_script):
     )
     assert killed.name.startswith("ForkProcess-")
     assert [one.code for one in (killed, failed, command)] == [-9, 3, -9]
+    # Since when is known of what was seen before.
+    for one in processes:
+        assert (one.age_seconds is not None) == watched
+        assert 0.0 <= (one.age_seconds or 0.0) < 600.0
     assert command.name == ""
     # They are still the program's to wait for, and then nobody's concern.
     assert codes == "[-9, 3, 0] [-9, 4, 0]"
@@ -245,3 +253,46 @@ def test_a_hook_of_the_program_handles_what_ends_a_thread(preloaded_script, earl
     done = preloaded_script(THREADS.replace("EARLY", str(early))).ok()
     late = {"fails": False, "passes on": True}
     assert json.loads(done.out) == ({"fails": True} if early else late)
+
+
+KILLED = """
+import json, multiprocessing, os, signal, time
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime import part
+from jaxmon.facts.record import encoded
+from jaxmon.threads import DaemonThread
+part._LONG = 0.2
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(part.WallTimePart)
+fork = multiprocessing.get_context("fork")
+batches, found = fork.Queue(), []
+
+def work():
+    batches.put(0)
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def look():
+    end = time.monotonic() + 30
+    while time.monotonic() < end and not found:
+        time.sleep(0.1)
+        gone = ledger.snapshot().now.gone
+        found.extend(of for of in gone if of.age_seconds is not None)
+    batches.put(None)
+
+jax.numpy.ones(3).block_until_ready()
+fork.Process(target=work, name="loader").start()
+DaemonThread("jaxmon-test", look).start()
+while batches.get() is not None:
+    pass
+print(json.dumps(encoded(tuple(found))))
+jaxmon.uninstrument()
+"""
+
+
+def test_a_worker_that_is_killed_is_known_where_a_loop_waits_for_it():
+    """Since when, too; looks note that, and the loop marks nothing."""
+    (found,) = run_preloaded("-c", KILLED).json()
+    assert (found["name"], found["code"]) == ("loader", -9)
+    assert 0.0 <= found["age_seconds"] < 30.0

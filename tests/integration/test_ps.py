@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.cli import workers
 from jaxmon.cli.main import main
-from jaxmon.facts.ending import CRASHED, FINISHED
+from jaxmon.facts import endings
+from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
 from jaxmon.host import bootstrap, rundir
 from jaxmon.host.formats import layout
 from tests.helpers.preloaded import start_preloaded
@@ -298,6 +299,17 @@ def test_a_program_that_is_starting_is_waited_for(
         assert f"  pid {starting.pid} (" in found.err
         assert " has no agent here: `jaxmon run` started it " in found.err
         assert str(unrelated.pid) not in found.err
+        # It has raised, say, and a thread of it keeps the process.
+        with monkeypatch.context() as patch:
+            now = endings.now()["boottime"]
+            end = ProcessEnd(1, 0, CRASHED, pid=starting.pid, boottime=now)
+            patch.setattr(endings, "ends", lambda _: {"0": end})
+            found = ps(run_dir)
+            assert "Waiting" not in found.err
+            assert "the agent has ended, and the process has not." in " ".join(
+                found.err.split()
+            )
+            assert "an agent begins" not in found.err
         starting.kill()
         starting.wait()
         assert "Waiting" not in ps(run_dir).err

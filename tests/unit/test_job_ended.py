@@ -81,6 +81,38 @@ def test_a_process_that_finished_early_is_named() -> None:
     assert (only(job).kind, job.state) == (SuspectKind.FINISHED, JobState.HUNG)
 
 
+def test_a_rank_that_waits_for_one_that_finished_makes_no_progress() -> None:
+    """From the call on that it lacks; one that saves, or computes as usual, does."""
+    over = report(3, calls=84, ended="finished", ended_seconds=12.0)
+    waits = waiting(3, age=12.0)
+    assert judged(*waits, over).state is JobState.HUNG
+    assert judged(*waiting(3, age=4.0), over).state is JobState.PROGRESSING
+    slow = [of | {"pace": {"age_seconds": 12.0, "usual_seconds": 10.0}} for of in waits]
+    assert judged(*slow, over).state is JobState.PROGRESSING
+    saves = [report(n, age=12.0, state="python", activity="save") for n in range(3)]
+    assert judged(*saves, over).state is JobState.PROGRESSING
+
+
+def test_ranks_of_an_earlier_run_are_none_of_this_one() -> None:
+    """It may have had the same address; each of a run was there with the others."""
+    ended = {"ended": "killed", "observed_seconds": 100.0, "since_seconds": 250.0}
+    past: Any = {"calls": 84, "ended_seconds": 240.0, **ended}
+
+    def pids(seconds: float, *, age: float = 0.1, **change: Any) -> list[int | None]:
+        """Return which are judged, of one that began *seconds* ago and the other."""
+        first: Any = {"count": 2, "age": age, "observed_seconds": seconds}
+        of_first = {key: change.pop(key) for key in change.copy() if key != "calls"}
+        other = report(1, count=2, **{**past, **change})
+        job = judged(report(0, **first, **of_first), other)
+        return [rank.pid for rank in job.ranks]
+
+    assert pids(200.0) == [1000]
+    # It was there when that one ended, or that one had waited for it.
+    assert pids(300.0) == pids(200.0, calls=0) == [1000, 1001]
+    # Of a run that has ended as well.
+    assert pids(200.0, ended="killed", ended_seconds=9.0, since_seconds=10.0) == [1000]
+
+
 PEER = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer"
 
 

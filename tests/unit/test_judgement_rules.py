@@ -25,9 +25,10 @@ ROOMS: dict[str, set[str]] = {
 # Numbers that are no limits: they guard what is measured, word it, or lay it out.
 NO_LIMITS = """
 symptoms/alert.py: scale
-symptoms/answer.py: _LONG; _PAUSE
+symptoms/answer.py: 2 * finding.seconds > observed; _LONG; _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
+symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; compiled < traced / 2
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
@@ -43,12 +44,11 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
-symptoms/steps.py: _EARLIER; _REPEATS; _RHYTHM; durations.scaled('1h', scale);
-    durations.scaled('5m', scale); limits.duration('1d')
+symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
+symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
-    2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;
-    _MORE; _RARELY; again > took / 2; compiled < traced / 2
+    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
     _NO_CALL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;

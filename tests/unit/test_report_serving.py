@@ -292,7 +292,7 @@ def test_a_thread_that_is_waited_for_is_named_once() -> None:
     waits = {"state": "data_wait", "seconds": 60.0, "gone": [failed()]}
     (finding,) = findings(None, time={"now": waits, "failed": [failed()]})
     assert finding.topic == "stalled"
-    assert finding.evidence[0].startswith("thread consume ended 51 s ago")
+    assert finding.verdict.startswith("Thread consume ended 51 s ago")
 
 
 @pytest.mark.parametrize(

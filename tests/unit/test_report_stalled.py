@@ -59,6 +59,12 @@ PARKED = {"state": "blocked", "stack": ["/lib/threading.py:327 in wait", "a.py:3
 AGAIN = {"state": "fetch", "changes": 8, "called": ["train.step"], "repeats": 3}
 
 
+def killed(age, code=-9):
+    """Return that a worker process has ended by a signal *age* seconds ago."""
+    (gone,) = LOST["gone"]
+    return {"gone": [{**gone, "age_seconds": age, "code": code}]}
+
+
 LOST = {"gone": [{"kind": "process", "name": "w", "pid": 7, "code": -9}]}
 
 
@@ -69,8 +75,9 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
     ("now", "stalls"),
     [
         ({"seconds": 16.0, "longest_there": 1.0, "longest_before": 1.0}, True),
-        ({"seconds": 14.0, "longest_there": 1.0, "longest_before": 1.0}, False),
-        ({"seconds": 59.0, "longest_before": 1.0}, False),
+        # Not yet, and not slow either: it has never been so.
+        ({"seconds": 14.0, "longest_there": 1.0, "longest_before": 1.0}, "data_wait"),
+        ({"seconds": 59.0, "longest_before": 1.0}, "data_wait"),
         ({"seconds": 61.0, "longest_before": 1.0}, True),
         ({"seconds": 61.0, "longest_before": 30.0}, False),
         ({"seconds": 61.0, "longest_before": 1.0, "changes": 3}, False),
@@ -87,8 +94,15 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 16.0, "changes": 0, **dead(80.0)}, False),
         ({"seconds": 16.0, "state": "blocked", **dead(16.0)}, True),
         ({"seconds": 16.0, "state": "python", **dead(16.0)}, False),
-        # Since when a process has been gone is unknown.
+        # Since when a process has been gone is unknown; or it has just been killed.
         ({"seconds": 16.0, "changes": 0, **LOST}, False),
+        ({"seconds": 16.0, **killed(17.0)}, True),
+        ({"seconds": 16.0, **killed(17.0), "work": True}, True),
+        ({"seconds": 14.0, **killed(17.0)}, False),
+        ({"seconds": 16.0, **killed(80.0)}, False),
+        # A server has waited so long for work before; a program ends its workers.
+        ({"seconds": 16.0, "longest_there": 2.0, **killed(17.0), "work": True}, False),
+        ({"seconds": 16.0, **killed(17.0, -15)}, False),
         ({"seconds": 301.0, "longest_there": 200.0}, False),
         ({"seconds": 9_000.0, "state": "idle"}, False),
         # A server waits for its end from the first; a loop does so again and again.
@@ -126,21 +140,81 @@ def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
         for one in findings(time=ledger({"device": 0.05}, **now), transfers={})
     ]
 
-    assert topics == (["stalled"] if stalls else [])
+    assert topics == (
+        [stalls if stalls == "data_wait" else "stalled"] if stalls else []
+    )
 
 
 def test_what_has_failed_is_evidence_where_a_program_waits():
     """What a loop waits for is gone: which, how, and where."""
     now = {"state": "data_wait", "place": "a.py:3", "seconds": 400.0, **dead(400.0)}
+    now |= {"changes": 500, "longest_before": 1.0}
     (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
     assert one.topic == "stalled"
+    assert one.verdict == (
+        "Thread prefetch ended 6 min 40 s ago by ValueError: corrupt, read.py:3; the "
+        "program has been waiting for data for 6 min 40 s at a.py:3; before, it took "
+        "1.0 s at most."
+    )
+    assert one.action.startswith("Let helpers pass their exceptions on")
+    others = {**now, **dead(900.0)}
+    (one,) = findings(time=ledger({"device": 0.05}, **others), transfers={})
+    assert one.verdict.startswith("The program has been waiting for data")
     assert one.evidence[0] == (
-        "thread prefetch ended 6 min 40 s ago by ValueError: corrupt, read.py:3"
+        "thread prefetch ended 15 min ago by ValueError: corrupt, read.py:3"
     )
     assert one.action.startswith("What it waits for may be gone")
     now |= {"state": "device"}
     (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
-    assert not any("prefetch" in line for line in one.evidence)
+    assert not any("prefetch" in line for line in (one.verdict, *one.evidence))
+
+
+def test_a_wait_that_lasts_is_not_slow():
+    """It is what goes on now; what was lost before is said of the time before."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 12.0, "changes": 500}
+    now = {**now, "longest_before": 0.3, **killed(13.0)}
+    (one,) = findings(time=ledger({"data_wait": 0.02}, **now), transfers={})
+    assert one.verdict == (
+        "The program has been waiting for data for 12.0 s at a.py:3; before, it took "
+        "0.30 s at most."
+    )
+    assert one.evidence == ("process w (pid 7) was ended by SIGKILL 13 s ago",)
+    assert not one.seconds
+    usual = {**now, "longest_before": 2.0, "gone": ()}
+    slow, *others = findings(time=ledger({"data_wait": 0.4}, **usual), transfers={})
+    assert not others
+    assert slow.verdict.startswith("The program waited for data for 4 min")
+    both = findings(time=ledger({"data_wait": 0.4}, **now), transfers={})
+    assert ["waited for" in of.verdict for of in both] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "before", "lasts"),
+    [(25.0, 1.2, True), (4.0, 1.2, False), (25.0, 0.0, True), (14.0, 0.0, False)],
+)
+def test_a_rank_that_waits_for_long_is_for_its_job_to_judge(seconds, before, lasts):
+    """It need not read less often; a process on its own may compute so long."""
+    now = {"state": "fetch", "place": "a.py:3", "seconds": seconds, "changes": 500}
+    time = ledger({"fetch": 0.04}, **now, longest_before=before, repeats=83)
+    rank = {"observed_seconds": 600.0, "rank": {"index": 0, "count": 2}}
+    found = findings(time=time, process=rank, transfers={})
+    assert [of.topic for of in found] == ["fetch"] * lasts
+    for of in found:
+        assert of.verdict.startswith("The program has been waiting for results for 25")
+        assert "`jaxmon job why` says which" in of.action
+    assert not findings(time=time, transfers={})
+
+
+def test_a_program_whose_worker_was_killed_is_not_idle():
+    """That it waits for work, whose source is gone, is said once."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 90.0, "work": True}
+    time = ledger({"idle": 0.15, "data_wait": 0.02}, **now)
+    (one,) = findings(time=time, transfers={})
+    assert one.topic == "idle"
+    (one,) = findings(time={**time, "now": {**now, **killed(91.0)}}, transfers={})
+    assert one.topic == "stalled"
+    assert one.verdict.startswith("Process w (pid 7) was ended by SIGKILL 1 min 31 s")
+    assert "the kernel's log if memory ran out" in one.action
 
 
 @pytest.mark.parametrize("code", [-9, 3])
@@ -152,8 +226,8 @@ def test_a_worker_of_a_pool_that_has_failed_is_in_the_verdict(code):
     (one,) = findings(time=time, transfers={})
     how = "was ended by SIGKILL" if code < 0 else "exited with code 3"
     assert one.verdict == (
-        "The program has been blocked outside of JAX for 16.0 s at a.py:3; process w "
-        f"(pid 7) {how} 15 s ago, and a call that waits for its result never returns."
+        f"Process w (pid 7) {how} 15 s ago, and a call that waits for its result never "
+        "returns; the program has been blocked outside of JAX for 16.0 s at a.py:3."
     )
     assert "BrokenProcessPool" in one.action
     assert not any("pid 7" in line for line in one.evidence)
@@ -287,3 +361,32 @@ def test_a_thread_that_may_fill_the_queue_is_shown():
     blocked = {**shown, "state": "blocked"}
     one, *_ = findings(time=ledger({"device": 0.05}, **blocked), transfers={})
     assert one.evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("forked", "change", "stuck"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"compiling": {"count": 1, "oldest_seconds": 14.0}}, False),
+        # What has compiled something, has what it needs for that.
+        (True, {"functions": function(compiles={"compiled": 1})}, False),
+    ],
+)
+def test_a_child_that_lacks_the_threads_of_jax_is_stuck(forked, change, stuck):
+    """Its first compile is no time that a cache would save."""
+    facts = {
+        "process": {"forked": forked, "observed_seconds": 600.0},
+        "time": ledger({"compile": 0.9}, state="compile", place="a.py:3", seconds=2.0),
+        "compiling": {"count": 1, "oldest_seconds": 540.0},
+        "functions": function(calls=0, hits=0, misses=1, compiles={}),
+        **change,
+    }
+    found = findings(**facts)
+    assert [of.topic for of in found if of.topic == "stalled"] == ["stalled"] * stuck
+    topics = {of.topic for of in found}
+    assert forked or "compiling" in topics
+    assert not (stuck and "compiling" in topics)
+    for of in found[:stuck]:
+        assert of.verdict.endswith("has taken 9 min so far, and may never end.")
+        assert "without --preload" in of.action

@@ -299,6 +299,38 @@ def test_compiles_of_operations_are_told_once():
     assert told(100.0) == [("operations", False), ("compiling", False)]
 
 
+def test_what_jax_initialises_recompiles_nothing():
+    """Both totals of recompiles are those of the program's functions."""
+    phases = {"lower": {"seconds": 100.0, "count": 2}}
+    operation = {"compiles": {"compiled": 2}, "phases": phases, "internal": True}
+    users = function(compiles={"compiled": 2}, recompiles={}, phases=phases)
+    jax = {"jax._src.random.normal": {**operation, "recompiles": {"shape": 1}}}
+
+    def verdict(**functions: Any) -> str:
+        all_ = found({"compile": 200 / 600}, functions=functions)
+        return next(one.verdict for one in all_ if one.topic == "compiling")
+
+    took = "Compiling took 3 min 20 s, 33 % of 10 min"
+    assert verdict(**users) == f"{took}, all of it first compiles."
+    assert verdict(**users, **jax) == f"{took}."
+    again = function(compiles={"compiled": 2}, recompiles={"shape": 1}, phases=phases)
+    again["train.step"] |= {"calls": 9_000, "hits": 8_998}
+    text = verdict(**again, **jax)
+    assert text == f"{took}, of which recompiles about 50.0 s."
+
+
+def test_a_line_that_rests_keeps_no_device_waiting():
+    """Looks find a thread there awake that was just woken up; another line counts."""
+    states = {"python": 0.35, "blocked": 0.4}
+    time = ledger(states)
+    slept = {**time["since_start"]["places"][0], "place": "blocked.py:7"}
+    time["since_start"]["places"][0] = slept
+    topics = [one.topic for one in findings(time=time, **NO_MORE)]
+    assert topics == ["blocked"]
+    topics = [one.topic for one in findings(time=ledger(states), **NO_MORE)]
+    assert topics == ["blocked", "host"]
+
+
 def test_a_server_with_time_to_spare_does_not_lose_it_in_python():
     """Its device waits for requests, not for the code that reads them."""
     some: dict[str, Any] = {"requests": {"predict": {}}}
@@ -371,6 +403,18 @@ def test_threads_with_equal_stacks_are_shown_once():
     assert stacks({"threads": [sleeps]}, 80)[0] == "w: at pool.py:9"
     locks = {**sleeps, "lock": True}
     assert stacks({"threads": [locks]}, 80)[0] == "w: acquiring a lock, at pool.py:9"
+
+
+def test_what_threads_may_wait_for_is_listed_below_their_stacks():
+    """Workers that are gone have none."""
+    waits = {"name": "w", "state": "item", "stack": ["a.py:9 in get"]}
+    gone = "process w (pid 7) was ended by SIGKILL"
+    assert stacks({"threads": [waits], "failed": [gone]}, 80) == [
+        "w: waiting for an item of a queue",
+        "  a.py:9 in get",
+        "",
+        gone,
+    ]
 
 
 def test_operations_are_not_blamed_if_jit_is_disabled():

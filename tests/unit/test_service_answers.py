@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, gauge
+from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
 from jaxmon.symptoms.findings import as_fact
 from jaxmon.symptoms.symptom import Finding
@@ -229,3 +229,46 @@ def test_of_a_few_requests_it_is_not_known_what_they_usually_take() -> None:
         before = reading(worker, at=START + 540)
         found = status(in_progress(worker, 20), before=before).answer
         assert found.state == state
+
+
+@pytest.mark.parametrize(
+    ("programs", "ends", "says"),
+    [
+        # Older than the end are 0 and 1, and 2 was started since.
+        (("serve.py", "serve.py", "serve.py"), 1, False),
+        (("serve.py", "serve.py", "serve.py"), 2, True),
+        (("serve.py", "serve.py", "train.py"), 1, True),
+        (("other.py", "other.py", "serve.py"), 1, False),
+    ],
+)
+def test_an_end_whose_place_another_process_took_is_past(
+    programs: tuple[str, ...], ends: int, *, says: bool
+) -> None:
+    """Beside healthy ones of the same program, which are older than the end."""
+    workers = [Worker(0), Worker(1), Worker(2, started=START + 50)]
+    up = {str(n): ProcessVerdict(program=of) for n, of in enumerate(programs)}
+    slots = [str(n) for n in range(3, 3 + ends)]
+    end = ProcessVerdict(program="serve.py", verdict=ENDED, crashed_seconds=60.0)
+    end = end.replace(ended_seconds=60.0)
+    verdict = HostVerdict({**up, **dict.fromkeys(slots, end)})
+    rows = [(series(catalog.AGENT_DIED, slot, ""), 1.0) for slot in slots]
+    died = Family(catalog.AGENT_DIED, rows)
+    now = status(*workers, at=START + 100.0, extra=[died], verdict=verdict)
+    assert [ENDED in reason.text for reason in now.answer.reasons] == [True] * says
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(60.0, True), (40.0, False)])
+def test_steps_between_recompiles_are_no_bare_yes(
+    seconds: float, *, says: bool
+) -> None:
+    """It is no ticket yet, as no alert is due; a few recompiles are none either."""
+    worker = Worker()
+    worker.steps(6, 0.1)
+    text = "train.step was recompiled 5 times because a shape changed."
+    verdict = f"{text} This took 60 s."
+    found = as_fact(Finding("recompile", "train.step", verdict, (), "", "", seconds))
+    process = ProcessVerdict(findings=(found,), observed_seconds=100.0)
+    answer = status(worker, verdict=HostVerdict({"0": process})).answer
+    assert answer.state == "fine"
+    but = f"But recompiles take 60 % of the time: {text}"
+    assert answer.text.endswith(but) == says

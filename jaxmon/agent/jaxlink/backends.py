@@ -6,9 +6,12 @@ for any of them.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.clocks import monotonic, sleep
 from jaxmon.tuples import NamedTuple
 
@@ -17,6 +20,7 @@ from jaxmon.tuples import NamedTuple
 # for minutes if another host has yet to join.
 _MOMENT_SECONDS = 0.05
 _TURN_SECONDS = 0.001
+_SELF = Path("/proc/self")
 
 
 def is_calling(jax: Any) -> Callable[[], bool]:
@@ -61,6 +65,20 @@ def client(jax: Any) -> Any:
             break
         sleep(_TURN_SECONDS)
     return None
+
+
+def forked(jax: Any) -> bool:
+    """
+    Return whether this process was forked after backends were initialised, and so lacks
+    their threads. Asked once it has more threads than Python's, it does not seem so.
+    """
+    with interrupts.expected(OSError, AttributeError):  # not Linux, or another JAX
+        if client(jax) is not None:
+            from jaxmon.host.resources.process import is_fork  # noqa: PLC0415 - seldom
+
+            threads = len(list((_SELF / "task").iterdir()))
+            return is_fork(_SELF, "jaxlib") and threads <= threading.active_count()
+    return False
 
 
 class Cluster(NamedTuple):

@@ -129,6 +129,7 @@ class Overview:
             python=platform.python_version(),
             release=self._context.settings.release,
             debugging=debugging(jax),
+            forked=self._context.forked,
         )
 
     def _rank(self) -> JobRank:

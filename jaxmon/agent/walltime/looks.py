@@ -8,6 +8,7 @@ moment it was due.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
@@ -84,7 +85,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     Takes 50 µs per thread.
     """
     by_ident = {thread.ident: thread for thread in threading.enumerate()}
-    main = main_ident()
+    main, pid = main_ident(), os.getpid()
     threads: list[int] = []
 
     def choose(idents: Collection[int]) -> list[int]:
@@ -96,7 +97,8 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
         {
             "name": "" if (thread := by_ident.get(ident)) is None else thread.name,
             "ident": ident,
-            "native_id": None if thread is None else thread.native_id,
+            # In a forked child, Python has the number of the parent for its main one.
+            "native_id": pid if ident == main else getattr(thread, "native_id", None),
             "main": ident == main,
             "daemon": thread is not None and thread.daemon,
             "state": (doing := reader.read(stack)).state,

@@ -89,6 +89,7 @@ class WallTimePart(Part):
         run_ahead: returns for how many seconds the program has been ahead of its device
             in these, and for how many behind, as far as is certain.
         failed_helpers: returns the threads and child processes that have failed.
+        look_at_children: notes when child processes fail.
     """
 
     name = SITE
@@ -102,6 +103,7 @@ class WallTimePart(Part):
         run_ahead: Callable[[], tuple[float, float]],
         *,
         failed_helpers: Callable[[], tuple[facts.FailedHelper, ...]],
+        look_at_children: Callable[[], None],
     ) -> None:
         self._guard = context.guard
         self._routes = routes
@@ -110,17 +112,13 @@ class WallTimePart(Part):
         reader = ActivityReader(context.jax, context.sites)
         self._latest_calls = LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
-            self._ledger,
-            reader,
-            context.sites,
-            timeline,
-            routes,
-            self._latest_calls,
+            self._ledger, reader, context.sites, timeline, routes, self._latest_calls
         )
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
         self._run_ahead = run_ahead
         self._failed_helpers = failed_helpers
+        self._look_at_children = look_at_children
         self._starvation = Starvation()
         devices = DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
@@ -250,6 +248,7 @@ class WallTimePart(Part):
 
     def _page(self, _: Request) -> Response:
         found = repeatedly(partial(stacks, self._reader))
+        found["failed"] = list(map(str, self._failed_helpers()))
         return Response(json.dumps(found).encode(), "application/json")
 
     def _standing(self, thread: int) -> dict[str, Any]:
@@ -392,6 +391,7 @@ class WallTimePart(Part):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
         self._workers.look(now)
+        self._look_at_children()
 
 
 def _takes(line: str) -> bool:

@@ -1,0 +1,60 @@
+"""What the ledger of time, which has one state at a moment, does not show itself."""
+
+from __future__ import annotations
+
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+
+
+_MORE = 5
+# Calls per read from which on a program reads rarely.
+_RARELY = 10
+EXPLAINED = 0.7
+"""The device is busy if it explains this share of the wait for it."""
+OF_A_LINE = 0.02
+"""Share of the time from which on a line is worth a word."""
+
+
+def at_rest(period: Period) -> dict[str, float]:
+    """
+    Return the seconds that Python had lines which wait most of their time, such as a
+    `time.sleep`: it was woken up there, and may have waited for a processor.
+    """
+    blocked = dict(period.lines("blocked"))
+    lines = period.lines("python")
+    return {line: spent for line, spent in lines if spent < blocked.get(line, 0.0)}
+
+
+def reads_rarely(snapshot: Snapshot) -> bool:
+    """Return whether most calls are not followed by a read of results."""
+    lines = snapshot.transfers.lines
+    reads = sum(line.count for line in lines if line.direction != "host_to_device")
+    calls = sum(function.calls or 0 for function in snapshot.users)
+    return 0 < reads * _RARELY < calls
+
+
+def eager_waits(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the program waited for results of operations outside of jit: if
+    it hardly dispatches anything else, these are what the device computes.
+    """
+    dispatch, called = period.of("eager"), period.of("device")
+    waited, busy = period.of("fetch"), snapshot.busy_seconds(period)
+    if not any(function.calls or function.misses for function in snapshot.users):
+        return waited
+    few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
+    # If the time of jitted functions is unknown, it may be that.
+    return 0.0 if few or not busy or busy > (1 - EXPLAINED) * waited else waited
+
+
+def traced_again(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return the time of tracing that leads to no compile: outside of jit, `jax.grad` and
+    its like trace the operations of a function on each call.
+    """
+    since_start = snapshot.time.since_start.seconds
+    traced = period.of("compile")
+    measured = snapshot.compile_time + snapshot.load_time
+    compiled = measured * period.seconds / max(since_start, 1e-9)
+    compiled += snapshot.compiling.oldest_seconds
+    return traced - compiled if compiled < traced / 2 else 0.0
