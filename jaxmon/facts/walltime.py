@@ -103,12 +103,14 @@ class PlaceTime(Fact):
         activity: that the program marks.
         state: of the program.
         place: the line.
-        function: the jitted function that was being called, if known.
+        function: the jitted function that was being called or traced, if known.
         event_loop: whether an event loop waited meanwhile: one that serves requests,
             or for a coroutine that is blocked.
-        caller: the line of the loop that had called that, empty if it is that itself.
+        caller: the line of the loop that had called that, empty if it is that itself;
+            in a function that was being traced, of the outermost loop of Python there.
         divided: whether it waited for work that is divided: other threads waited there,
-            too, for no lock, or a pool of processes worked for it.
+            too, for no lock, or a pool of processes worked for it; or for an item that
+            another process makes.
         loop: the line of the outermost loop of the program that this was in, if any;
             not in an event loop.
         seconds: how long.
@@ -200,6 +202,11 @@ class Period(Fact):
         """
         return sum(p.seconds for p in self.places if p.state == state and p.is_expected)
 
+    def from_processes(self) -> float:
+        """Return the seconds of waits for data that other processes make."""
+        waits = [p for p in self.places if p.state == "data_wait" and p.divided]
+        return sum(place.seconds for place in waits)
+
     def lines(self, *states: str, expected: bool = True) -> list[tuple[str, float]]:
         """
         Return the lines of *states* and their seconds, most first.
@@ -226,10 +233,22 @@ class Period(Fact):
 
     def calls(self, function: str) -> str:
         """Return the line that calls *function* most of the time, empty if unknown."""
+        # While it was traced, the line was one of its own.
         places = [
-            place for place in self.places if place.function == function and place.place
+            place
+            for place in self.places
+            if place.function == function and place.place and place.state != "compile"
         ]
         return max(places, key=lambda place: place.seconds).place if places else ""
+
+    def compiled(self) -> dict[str, float]:
+        """Return for how long calls were traced and compiled, by jitted function."""
+        found: dict[str, float] = {}
+        for place in self.places:
+            if place.state == "compile" and place.function:
+                spent = found.get(place.function, 0.0)
+                found[place.function] = spent + place.seconds
+        return found
 
 
 class Standing(Fact):

@@ -10,11 +10,11 @@ from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
+from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import (
     counted,
     duration,
-    share,
     share_of_time,
     times,
 )
@@ -139,34 +139,6 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect loops of Python that make a program large, and its compile long."""
-    limits, observed = snapshot.limits, snapshot.process.observed_seconds
-    for function in snapshot.users:
-        loop, took = function.program.unrolled, function.compile_time
-        if loop is None or loop.times < limits.unrolled_times:
-            continue
-        # Of one program: others may have no loop.
-        took /= max(function.built, 1)
-        won = took * loop.ratio * (1 - 1 / loop.times)
-        part = max(limits.unrolled_time * observed, seconds_in(limits.unrolled_slow))
-        if won < part or loop.ratio < limits.unrolled_ratio:
-            continue
-        yield Finding(
-            "unrolled",
-            function.name,
-            f"Compiling {function.name} took {duration(took)}, "
-            f"{share_of_time(took, observed)}: a Python loop at "
-            f"{loop.where} puts its body into the program {times(loop.times)}, "
-            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
-            (),
-            "Use jax.lax.scan or jax.lax.fori_loop, which trace and compile the body "
-            "once; with the same shapes in each pass, no other change is needed.",
-            where=loop.where,
-            seconds=won,
-        )
-
-
 def _folded(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect programs whose compile computes operations on constants."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
@@ -288,6 +260,17 @@ def _late_advice(cause: str) -> str:
     """Return the advice on late compiles; without a *cause*, it is the first one."""
     general = f"{recompile_advice(cause)} " if cause in WHY else ""
     return general + ("" if cause in _NOT_BY_CALL else _WARM)
+
+
+def by_function(snapshot: Snapshot, period: Period) -> dict[str, tuple[float, bool]]:
+    """
+    Return for how long functions were compiled, most first, and whether the first
+    compile is not done: how long that has taken, only the looks of *period* say.
+    """
+    found = {of.name: (of.compile_time, False) for of in snapshot.functions if of.built}
+    for name, seconds in period.compiled().items():
+        found.setdefault(name, (seconds, True))
+    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
 
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
@@ -447,12 +430,6 @@ SYMPTOMS = (
         *("callbacks", "", "Compiled programs call Python often.", TIME, _callbacks),
         missing=LINES,
         other_runbook="JaxmonTimeLost",
-    ),
-    Symptom(
-        *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
-        *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("folded", "F1", "A compile computes operations on constants.", TIME),

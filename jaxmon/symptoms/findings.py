@@ -13,6 +13,7 @@ from jaxmon.symptoms import (
     errors,
     hardware,
     job,
+    loops,
     memory,
     monitoring,
     recompiles,
@@ -31,7 +32,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
+    *(memory, compiles, loops, cache, runs, steps, requests, replicas, errors, results),
     *(serving, recompiles, time, starts, job, hardware, monitoring),
 )
 

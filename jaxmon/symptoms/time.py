@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
@@ -17,8 +18,9 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, ne
-from jaxmon.symptoms import compiles, memory, recorded
+from jaxmon.symptoms import compiles, loops, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
+from jaxmon.symptoms.idle import divided, idle
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -29,6 +31,7 @@ from jaxmon.symptoms.symptom import (
     Finding,
     Symptom,
     Urgency,
+    part,
 )
 
 
@@ -44,6 +47,10 @@ _CACHE = (
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
 TIME_ALERT = "JaxmonTimeLost"
+_OF_CALLS = (
+    "This line calls {}. If it does little else, that is what the calls themselves "
+    "take: do several steps in one, with jax.lax.scan or jax.lax.fori_loop. "
+)
 _OF_SAVES = (
     "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
     "at the end: the next one waits by itself if it must."
@@ -88,6 +95,8 @@ class TimePart(NamedTuple):
         limits = snapshot.limits
         if waits:
             took -= period.expected(self.state)
+        elif self.state == "data_wait":
+            took -= divided(snapshot, period)
         if now.state == self.state and (
             (waits and not now.activity)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
@@ -151,10 +160,13 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     # When it was idle, samples say, of which no line is certain.
     lines = {line: seconds * idle / took for line, seconds in period.lines("python")}
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
-    yield _costs("host", snapshot, period, idle, lines, idle, lead)._replace(
-        action="Do this work less often, out of the loop, or in another process. "
-        "Between a call and the first read of its result, while an accelerator "
-        "computes, it costs nothing."
+    found = _costs("host", snapshot, period, idle, lines, idle, lead)
+    calls = {of.function for of in period.places if of.place == found.where} - {""}
+    action = _OF_CALLS.format(" and ".join(sorted(calls))) if calls else ""
+    yield found._replace(
+        action=f"{action}Do {'other' if calls else 'this'} work less often, out of the "
+        "loop, or in another process. Between a call and the first read of its result, "
+        "while an accelerator computes, it costs nothing."
     )
 
 
@@ -200,8 +212,9 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that calls of jitted functions take the time, if the device is busy."""
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
-    if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
-        took -= min(now.seconds, took)  # `stalled` tells
+    lasts = any(loops.first_call(snapshot)) or is_long(now, snapshot.limits)
+    if now.state in {"device", "fetch"} and lasts:
+        took -= min(now.seconds, took)  # another finding is about that
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
@@ -229,50 +242,36 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 
 def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    functions = list(snapshot.functions)
+    functions, since_start = list(snapshot.functions), snapshot.time.since_start
     took = period.of("compile") - _traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
-    has_operations = any(compiles.operations(snapshot))
-    if has_operations:
+    spent = compiles.by_function(snapshot, since_start)
+    if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
-        measured = sum(function.compile_time for function in functions)
-        took = min(took, measured + snapshot.compiling.oldest_seconds)
+        inside = {of.name for of in snapshot.functions if of.internal}
+        spent = {name: spent[name] for name in spent if name not in inside}
+    # Threads that compile at once take more together than the clock.
+    whole = sum(seconds for seconds, _ in spent.values())
+    if has_operations:
+        took = min(took, max(whole, snapshot.compiling.oldest_seconds))
     again = every_recompile_time(functions, snapshot)
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
-    compiled = [function for function in functions if function.built]
-    # Threads that compile at once take more together than the clock.
-    whole = sum(function.compile_time for function in compiled)
     ratio = min(took / max(whole, 1e-9), 1.0)
     recompiled = f", of which recompiles about {duration(again * ratio)}"
+    recompiled *= again >= OF_A_LINE * took
     yield Finding(
         "compiling",
-        compiled[0].name if compiled else "",
+        next(iter(spent), ""),
         f"Compiling {'functions ' * has_operations}took {part(took, period)}"
         f"{recompiled if again else ', all of it first compiles'}.",
         tuple(
-            f"{function.name}: {duration(function.compile_time * ratio)}"
-            for function in compiled[:_MOST_LINES]
-            if period is snapshot.time.since_start
+            f"{name}: {duration(seconds * ratio)}{', and not done yet' * lasts}"
+            for name, (seconds, lasts) in islice(spent.items(), _MOST_LINES)
+            if period is since_start
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
-
-
-_IS_WORK_DUE = (
-    "It waits for work. If some is due, find the thread that should give it: "
-    "`jaxmon explain --stacks`."
-)
-
-
-def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    """Say that there was nothing to do."""
-    took = period.of("idle")
-    if took >= snapshot.limits.time_worth * period.seconds:
-        text = f"The program was idle for {part(took, period)}."
-        yield Finding(
-            "idle", "", text, (), _IS_WORK_DUE if snapshot.time.now.work else ""
-        )
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
@@ -351,17 +350,12 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     its like trace the operations of a function on each call.
     """
     since_start = snapshot.time.since_start.seconds
-    traced = period.of("compile")
+    called = sum(period.compiled().values())
+    traced = period.of("compile") - called
     measured = snapshot.compile_time + snapshot.load_time
     compiled = measured * period.seconds / max(since_start, 1e-9)
-    compiled += snapshot.compiling.oldest_seconds
+    compiled = max(compiled + snapshot.compiling.oldest_seconds - called, 0.0)
     return traced - compiled if compiled < traced / 2 else 0.0
-
-
-def part(seconds: float, period: Period) -> str:
-    """Return ``12 s, 10 % of 2 min``."""
-    of_it = share(seconds, period.seconds)
-    return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
 def _time_lost(limits: Limits) -> Alert:
@@ -484,9 +478,6 @@ SYMPTOMS = (
     ),
     _symptom("device", "The device computes.", NOTE, device),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
-    *(
-        _symptom(part.topic, part.sentence, part.urgency, part.judge, part.limit)
-        for part in PARTS
-    ),
+    *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

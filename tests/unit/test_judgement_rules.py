@@ -30,6 +30,7 @@ symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
+symptoms/idle.py: _SLACK
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
@@ -50,7 +51,7 @@ symptoms/time.py: 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;
     _MORE; _RARELY; again > took / 2; compiled < traced / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
-    _NO_CALL
+    _NO_CALL; _SEVERAL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;
     _OLDEST_SECONDS; _WINDOWS
 job/comparison.py: WINDOW; WINDOWS; _APART; _AS_LONG; _BEHIND_SECONDS; _BEHIND_STEPS;

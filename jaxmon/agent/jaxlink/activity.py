@@ -136,7 +136,8 @@ class Doing(NamedTuple):
         state: one of the constants here; `PYTHON` if it runs, or waits in, anything
             else.
         line: the innermost line of the user's code, from a file if any of it is.
-        function: the label of the jitted function that is being called, if known.
+        function: the label of the jitted function that is being called, if known, or
+            that JAX traces.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
@@ -144,8 +145,9 @@ class Doing(NamedTuple):
             a socket.
         ours: whether it is what we do, on a thread of the program.
         caller: the line of code that drives the device which has called *line*, empty
-            if that drives it itself, or nothing does.
-        divides: whether it waits for what a pool of `multiprocessing` does for it.
+            if that drives it itself, or nothing does; in a function that JAX traces,
+            the line of its outermost loop of Python.
+        divides: whether it waits for what another process of `multiprocessing` does.
         holds_loop: whether a coroutine of the user's has called that, which keeps its
             event loop; then that is the *caller*.
         loop: the line of the outermost loop of the user's that this is in, if any.
@@ -166,6 +168,14 @@ class Doing(NamedTuple):
     holds_loop: bool = False
     loop: SourceLine = _UNKNOWN
     work: bool = False
+
+
+class CallMade(NamedTuple):
+    """State, function and caller, as of `Doing`."""
+
+    state: str
+    function: str
+    caller: SourceLine
 
 
 class ActivityReader:
@@ -227,8 +237,10 @@ class ActivityReader:
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
         state = state or PYTHON
+        function, caller = self._traced(rest, CallMade(state, function, caller))
         divides = parked and _of_pool(stack, "get")
         drives = drives or divides
+        divides = divides or takes_from_process(stack) or _of_pool(stack, "next")
         return Doing(
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
@@ -236,6 +248,27 @@ class ActivityReader:
             loop=self._loop(rest),
             work=work,
         )
+
+    def _traced(self, stack: Stack, called: CallMade) -> tuple[str, SourceLine]:
+        """
+        Return the label of the jitted function that JAX traces on *stack*, and the line
+        of the outermost loop of Python in it; as in *called* if it compiles nothing.
+        """
+        state, function, caller = called
+        if state != COMPILE:
+            return function, caller
+        caller = within = _UNKNOWN
+        traces = False
+        for at in stack:
+            if self._kind(at.code) in _NOT_THEIRS:
+                traces = traces or at.code.co_name in _COMPILING
+                continue
+            if traces and (outer := self._runs_first(at)):
+                function, caller = outer, within
+            traces = False
+            if self.loop_at(at.code, at.offset) is not None:
+                within = _line(at)
+        return function, caller
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
         """Return whether a thread that sleeps is parked, and waits for work."""

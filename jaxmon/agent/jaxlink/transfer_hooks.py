@@ -40,6 +40,7 @@ from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.jaxlink.narrowed import Loss
     from jaxmon.otel.traces.spans import Traces
 
 # The methods that read an array or a shard of it, by release; their callers cache the
@@ -57,15 +58,14 @@ _times = iter(perf_counter_ns, None)
 _EMITS, _STEPS = "emit_python_callback", 12
 # The function that makes arrays, and by release its module and that module's name of
 # the module that converts them.
-_CONVERTS = "array"
+_CONVERTS, _PUT = "array", "device_put"
+# Looks at arrays that become ones of 32 bits, on each line.
+_LOOKS = 3
 _CONVERTERS = (
     ("jax._src.numpy.array_constructors", "lax"),
     ("jax._src.numpy.array", "lax"),
     ("jax._src.numpy.lax_numpy", "lax_internal"),
 )
-# Values looked at of an array that becomes one of 32 bits, for the first few arrays of
-# a line; fewest that must differ, by more than rounding does.
-_WIDE, _LOOKED_AT, _LOOKS, _FEWEST, _NOISE = 8, 2048, 3, 20, 1e-11
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -79,41 +79,6 @@ def trusted_view(sent: Any) -> Any:
     if is_instance(sent, np.ndarray):
         return np.ndarray.view(sent, np.ndarray)
     return None
-
-
-class Loss(NamedTuple):
-    """As in `jaxmon.facts.memory.Narrowed`."""
-
-    dtype: str
-    spacing: float
-    share: float
-
-
-def loss_of(array: Any) -> Loss | None:
-    """
-    Return what the first values of an *array* of NumPy lose with 32 bits, if they are
-    of 64 bits; 30 µs.
-    """
-    dtype = getattr(array, "dtype", None)
-    if dtype is None or dtype.itemsize != _WIDE or dtype.kind not in "iuf":
-        return None
-    values = np.asarray(array).flat[:_LOOKED_AT]
-    if dtype.kind != "f":
-        narrow = values.astype(f"{dtype.kind}4")
-        lost = np.flatnonzero(narrow != values)
-        if not lost.size:
-            return None
-        return Loss(str(dtype), 0.0, lost.size / values.size)
-    with np.errstate(all="ignore"):
-        narrow = values.astype(np.float32)
-        apart = np.abs(np.diff(values))
-        differ = apart > _NOISE * np.abs(values[1:])
-        merged = differ & (narrow[1:] == narrow[:-1]) & np.isfinite(narrow[1:])
-    if differ.sum() < _FEWEST or not merged.any():
-        return None
-    at = int(np.flatnonzero(merged)[0])
-    share = float(merged.sum() / differ.sum())
-    return Loss(str(dtype), float(np.spacing(abs(narrow[at]))), share)
 
 
 class ObservedTarget(NamedTuple):
@@ -309,6 +274,8 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device", scalars=scalars)
         if site is None:
             return None
+        if site.how == _PUT:
+            self._look(site, frame)
         self._puts.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
 
@@ -328,8 +295,7 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device")
         if site is None:
             return None
-        if variables.get("dtype") is None:  # else the program asks for it
-            self._look(site, trusted_view(variables.get("object")))
+        self._look(site, frame, asked=variables.get("dtype") is not None)
         nbytes = self._nbytes(sent)
         self._conversions.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
@@ -343,16 +309,26 @@ class TransferHooks:
                 started = (site, passed, count, nbytes, now - site.spent, None)
                 self._note((started, now))
 
-    def _look(self, site: TransferSite, given: Any) -> None:
-        """Look at what is *given* to be an array, the first few times on a line."""
+    def _look(self, site: TransferSite, at: FrameType, *, asked: bool = False) -> None:
+        """
+        Look at what is given to be an array, the first few times on a line.
+
+        Args:
+            site: the line.
+            at: the frame of `jnp.array`, or below `jax.device_put`.
+            asked: whether the program asks for a type.
+        """
         looks = self._looked.get(id(site), 0)
-        if looks >= _LOOKS or not isinstance(given, np.ndarray) or not site.file:
+        if looks >= _LOOKS or not site.file or self._jax.config.jax_enable_x64:
             return
+        from jaxmon.agent.jaxlink.narrowed import loss_of, put_arrays  # noqa: PLC0415
+
         self._looked[id(site)] = looks + 1
-        loss = None if self._jax.config.jax_enable_x64 else loss_of(given)
-        if loss is not None:
+        given = put_arrays(at) if site.how == _PUT else [at.f_locals.get("object")]
+        views = [of for of in map(trusted_view, given) if isinstance(of, np.ndarray)]
+        for loss in filter(None, map(loss_of, views)):
             place = f"{display_path(site.file)}:{site.line}"
-            self.narrowed.setdefault(place, loss)
+            self.narrowed.setdefault(place, loss._replace(asked=asked))
 
     def on_profile(
         self, frame: FrameType, original: Callable[..., Any]

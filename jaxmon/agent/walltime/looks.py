@@ -101,6 +101,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "daemon": thread is not None and thread.daemon,
             "state": (doing := reader.read(stack)).state,
             "place": line_text(doing.line),
+            "function": doing.function,
             "lock": waits_for_lock(stack),
             "needs_threads": needs_threads(stack),
             "barrier": barrier(stack),
@@ -138,7 +139,7 @@ _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
 # Whose line may be called by that of the loop.
-_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT))
+_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE))
 _SEVERAL = 2
 _MOST_PLACES = 10_000
 
@@ -241,7 +242,8 @@ class Looks:
         holds_loop = state == BLOCKED and seen.doing.holds_loop
         loops = holds_loop or (seen.doing.event_loop and self._routes.any())
         caller = self._place(seen.doing.caller) if state in _CALLED else ""
-        divided = state == BLOCKED and self._divides(seen, found)
+        divided = state == DATA_WAIT and seen.doing.divides
+        divided = divided or (state == BLOCKED and self._divides(seen, found))
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
         entry = LookEntry(
             activity, state, place, function, loops, caller, divided=divided, loop=loop

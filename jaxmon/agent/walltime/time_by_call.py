@@ -411,9 +411,13 @@ class Current(NamedTuple):
     work: bool = False
 
 
+def _compiles(entry: LookEntry) -> str:
+    return entry.function if entry.state == COMPILE else ""
+
+
 class LineProgress:
     """
-    Follows how long the program does the same thing without a pause.
+    Follows how long the program does the same without a pause.
 
     The same line may be found at every look although the program gets on, so it counts
     as the same only if the thread has not woken up, or no jitted function was called.
@@ -456,7 +460,11 @@ class LineProgress:
         if current is None:
             self.current = Current(entry, thread, now, work)
             return
-        same = (current.entry, current.thread) == (entry, thread)
+        same = current.thread == thread
+        if same and _compiles(entry) == _compiles(current.entry) != "":
+            # The lines of a function that is being traced change.
+            self.current = current = current._replace(entry=entry)
+        same = same and current.entry == entry
         if same and (cpu < _ASLEEP or not self._called):
             return
         self._called = False

@@ -1,0 +1,42 @@
+"""There is nothing to do, or other processes do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.symptoms.symptom import Finding, part
+
+
+# Seconds: a call is noticed that late.
+_SLACK = 2.0
+_IS_WORK_DUE = (
+    "It waits for work. If some is due, find the thread that should give it: "
+    "`jaxmon explain --stacks`."
+)
+
+
+_WAITED = "The program waited for other processes, and called no function, for"
+
+
+def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
+    """Say that there was nothing to do."""
+    advice = _IS_WORK_DUE if snapshot.time.now.work else ""
+    for took, text, action in (
+        (period.of("idle"), "The program was idle for", advice),
+        (divided(snapshot, period), _WAITED, ""),
+    ):
+        if took >= snapshot.limits.time_worth * period.seconds:
+            yield Finding("idle", "", f"{text} {part(took, period)}.", (), action)
+
+
+def divided(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the program waited for results of other processes, if it has
+    computed nothing since: then these are the work, and no data for it.
+    """
+    took, time = period.from_processes(), snapshot.time
+    computes = period.share("eager") >= snapshot.limits.time_worth
+    called = time.call_age is not None and time.call_age < took - _SLACK
+    return 0.0 if computes or called or time.now.asleep else took
