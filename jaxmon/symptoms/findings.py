@@ -150,13 +150,15 @@ def _place(finding: Finding) -> tuple[bool, Urgency, bool, float]:
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
-    Return *findings* by `rank`; of a line that makes profiles, not what it looks like
-    otherwise.
+    Return *findings* by `rank`; of a line that makes profiles, or copies in a loop, not
+    what it looks like otherwise.
     """
+    copying = {of.where for of in findings if of.topic == "transfer"}
     profiled = {of.where: of.seconds for of in findings if of.topic == "profiles"}
     distinct = [
         of
         for of in findings
-        if of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0)
+        if (of.topic != "copies" or of.evidence or of.where not in copying)
+        and (of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0))
     ]
     return sorted(distinct, key=_place)

@@ -38,6 +38,8 @@ from jaxmon.symptoms.symptom import (
 _MOST_LINES, _MORE = 3, 5
 # Calls per read from which on a program reads rarely.
 _RARELY = 10
+# Seconds that a read takes at most if it has little to wait for.
+_SLOW_READ = 0.005
 # The device is busy if it explains this share of the wait for it.
 _EXPLAINED = 0.7
 _CACHE = (
@@ -181,13 +183,16 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     # If its time is unknown, the device is taken to be busy.
     computing = min(max(busy - period.of("device"), 0.0), waited)
-    if not busy or computing >= _EXPLAINED * waited:
+    # A host that is its own device computes while it waits, if a read takes long.
+    devices, reads = snapshot.memory.devices, _reads(snapshot)
+    shared = all(on.kind == "cpu" for on in devices)
+    slow = devices and shared and reads and waited > _SLOW_READ * reads
+    if not busy or slow or computing >= _EXPLAINED * waited:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
     # Who is asked waits for the answer; who reads rarely works ahead between reads. A
     # host that is its own device has no more processors for that.
-    shared = all(on.kind == "cpu" for on in snapshot.memory.devices)
     waits = snapshot.requests or _reads_rarely(snapshot) or shared
     ahead = 0.0 if waits else min(work, computing)
     # While others hold the processors, neither device nor host gets on.
@@ -204,7 +209,8 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
-        "once with jax.device_get."
+        "once with jax.device_get. A loop that ends on a value then does as many steps "
+        "more."
     )
 
 
@@ -324,10 +330,13 @@ def _severity(
 
 def _reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
-    lines = snapshot.transfers.lines
-    reads = sum(line.count for line in lines if line.direction != "host_to_device")
     calls = sum(function.calls or 0 for function in snapshot.users)
-    return 0 < reads * _RARELY < calls
+    return 0 < _reads(snapshot) * _RARELY < calls
+
+
+def _reads(snapshot: Snapshot) -> int:
+    lines = snapshot.transfers.lines
+    return sum(line.count for line in lines if line.direction != "host_to_device")
 
 
 def _eager_waits(snapshot: Snapshot, period: Period) -> float:

@@ -49,7 +49,7 @@ symptoms/steps.py: _EARLIER; _REPEATS; _RHYTHM; durations.scaled('1h', scale);
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;
-    _MORE; _RARELY; again > took / 2; compiled < traced / 2
+    _MORE; _RARELY; _SLOW_READ; again > took / 2; compiled < traced / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
     _NO_CALL; _SEVERAL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;

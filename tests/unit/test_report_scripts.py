@@ -144,3 +144,52 @@ def test_a_line_that_calls_a_function_cannot_leave_the_loop():
     (host,) = [of for of in findings(time=time, **NO_MORE) if of.topic == "host"]
     assert host.where == LINE
     assert host.action.startswith(f"This line calls {STEP}. If it does little else")
+
+
+def test_a_host_that_is_its_own_device_computes_while_a_read_takes_long():
+    """Samples under-estimate that; a read of what is done takes microseconds."""
+    cpu = {"devices": [{"device": 0, "kind": "cpu"}]}
+
+    def topics(count: int, memory: dict[str, Any]) -> list[str]:
+        line = {"direction": "device_to_host", "count": count, "file": "a", "line": 1}
+        parts = {"memory": memory, "transfers": {"lines": [line]}}
+        states = {"fetch": 0.9, "device": 0.01}
+        return [of.topic for of in found(states, **{**HALF, **parts})]
+
+    assert "fetch" not in topics(4_000, cpu)
+    assert "fetch" in topics(4_000_000, cpu)
+    assert "fetch" in topics(4_000, {"devices": [{"device": 0, "kind": "H200"}]})
+
+
+HALF = {"functions": computing(60.0)}
+
+
+def test_a_line_that_copies_in_a_loop_is_judged_once():
+    """By what its copies took, unless other lines copy as well."""
+    line = {"direction": "host_to_device", "file": "transfer.py", "line": 7}
+    loop = {"lines": [{**line, "count": 14_000, "bytes": 9e4, "seconds": 80.0}]}
+    time = ledger({"transfer": 0.3, "device": 0.5})
+
+    def topics() -> set[str]:
+        return {
+            of.topic for of in findings(time=time, **{**NO_MORE, "transfers": loop})
+        }
+
+    assert topics() == {"transfer", "device"}
+    other = {"state": "transfer", "place": "other.py:7", "seconds": 70.0}
+    time["since_start"]["places"].append(other)
+    assert topics() == {"transfer", "copies", "device"}
+
+
+@pytest.mark.parametrize(("last", "goes_back"), [(1, False), (400, True)])
+def test_there_is_no_checkpoint_from_before_the_first_call(last, goes_back):
+    """What was finite only in the first call has no state worth going back to."""
+    output = {"name": "loss", "state": "nonfinite", "finite_call": last}
+    lost = {"outputs": [{**output, "call": last + 1, "samples": 3, "time": 990.0}]}
+    (nan,) = [
+        of
+        for of in findings(functions=function(numerics=lost))
+        if of.topic == "nonfinite"
+    ]
+    assert nan.action.startswith("Go back to a checkpoint") is goes_back
+    assert "jax.debug_nans" in nan.action
