@@ -16,7 +16,9 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CallbackTimes
 from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
 from jaxmon.agent.jaxlink.transfer_hooks import (
+    Loss,
     TransferHooks,
+    loss_of,
     trusted_view,
 )
 from jaxmon.agent.part import Explanation, Part
@@ -28,7 +30,6 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.jaxlink.narrowed import Loss
     from jaxmon.facts import memory as facts
 
 
@@ -78,9 +79,7 @@ class HeldArrays:
         self._seen = self._seen & seen if self.samples else seen
         self.nbytes = sum([nbytes for _, nbytes, _ in self._seen])
         self.samples += 1
-        if narrow and arrays and self.samples <= _LOOKS and self.loss is None:
-            from jaxmon.agent.jaxlink.narrowed import loss_of  # noqa: PLC0415 - few do
-
+        if narrow and self.samples <= _LOOKS and self.loss is None:
             self.loss = next(filter(None, map(loss_of, arrays)), None)
 
 

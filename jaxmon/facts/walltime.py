@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from jaxmon.facts.ending import ProcessEnd
@@ -109,8 +110,7 @@ class PlaceTime(Fact):
         caller: the line of the loop that had called that, empty if it is that itself;
             in a function that was being traced, of the outermost loop of Python there.
         divided: whether it waited for work that is divided: other threads waited there,
-            too, for no lock, or a pool of processes worked for it; or for an item that
-            another process makes.
+            too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any;
             not in an event loop.
         seconds: how long.
@@ -202,11 +202,6 @@ class Period(Fact):
         """
         return sum(p.seconds for p in self.places if p.state == state and p.is_expected)
 
-    def from_processes(self) -> float:
-        """Return the seconds of waits for data that other processes make."""
-        waits = [p for p in self.places if p.state == "data_wait" and p.divided]
-        return sum(place.seconds for place in waits)
-
     def lines(self, *states: str, expected: bool = True) -> list[tuple[str, float]]:
         """
         Return the lines of *states* and their seconds, most first.
@@ -243,11 +238,10 @@ class Period(Fact):
 
     def compiled(self) -> dict[str, float]:
         """Return for how long calls were traced and compiled, by jitted function."""
-        found: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
         for place in self.places:
             if place.state == "compile" and place.function:
-                spent = found.get(place.function, 0.0)
-                found[place.function] = spent + place.seconds
+                found[place.function] += place.seconds
         return found
 
 

@@ -10,7 +10,6 @@ from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import (
     counted,
@@ -40,6 +39,7 @@ from jaxmon.symptoms.symptom import (
     TIME,
     TOO_LITTLE,
     Finding,
+    ProcessJudge,
     Symptom,
 )
 
@@ -262,17 +262,6 @@ def _late_advice(cause: str) -> str:
     return general + ("" if cause in _NOT_BY_CALL else _WARM)
 
 
-def by_function(snapshot: Snapshot, period: Period) -> dict[str, tuple[float, bool]]:
-    """
-    Return for how long functions were compiled, most first, and whether the first
-    compile is not done: how long that has taken, only the looks of *period* say.
-    """
-    found = {of.name: (of.compile_time, False) for of in snapshot.functions if of.built}
-    for name, seconds in period.compiled().items():
-        found.setdefault(name, (seconds, True))
-    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
-
-
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits, other = snapshot.limits, _control_flow(snapshot)
@@ -397,6 +386,19 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
+def slow(
+    name: str, sentence: str, judge: ProcessJudge, missing: str = LINES
+) -> Symptom:
+    """Return the symptom that compiles take long."""
+    return Symptom(
+        *(name, "F1", sentence, TIME, judge),
+        *(catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing=missing,
+        other_runbook="JaxmonColdStartBudgetBurn",
+    )
+
+
+_COSTS = "the weekly report has what compiles cost"
 SYMPTOMS = (
     Symptom(
         *("after_ready", "F1", "A process compiles after it was ready.", TIME),
@@ -409,18 +411,8 @@ SYMPTOMS = (
         rule=("JaxmonCompileStuck", _compile_stuck),
         reason=_running_long,
     ),
-    Symptom(
-        *("operations", "F1", "Eager operations are compiled one by one.", TIME),
-        *(operations, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
-    Symptom(
-        *("control_flow", "F1", "Loops are compiled outside of jit.", TIME),
-        *(control_flow, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("operations", "Eager operations are compiled one by one.", operations, _COSTS),
+    slow("control_flow", "Loops are compiled outside of jit.", control_flow, _COSTS),
     Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
         *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
@@ -431,18 +423,8 @@ SYMPTOMS = (
         missing=LINES,
         other_runbook="JaxmonTimeLost",
     ),
-    Symptom(
-        *("folded", "F1", "A compile computes operations on constants.", TIME),
-        *(_folded, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
-    Symptom(
-        *("compile_share", "F1", "Compiles take much of the time.", TIME),
-        *(_dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("folded", "A compile computes operations on constants.", _folded),
+    slow("compile_share", "Compiles take much of the time.", _dominated, _COSTS),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),
         rule=("JaxmonCompileFailed", _compile_failed),

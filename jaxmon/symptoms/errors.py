@@ -118,9 +118,8 @@ def _latest(events: list[EventFact], function: str, kind: str) -> EventFact | No
 def _warned(snapshot: Snapshot) -> Iterator[Finding]:
     worse = {finding.where for finding in _narrowed(snapshot)} - {""}
     for warning in snapshot.warnings:
-        if warning.kind in WARNINGS and (
-            warning.kind != _NO_DTYPE or warning.where not in worse
-        ):
+        covered = warning.kind == _NO_DTYPE and warning.where in worse
+        if warning.kind in WARNINGS and not covered:
             by = f" in {warning.function}" if warning.function else ""
             often = f", {times(warning.count)}" if warning.count > 1 else ""
             yield Finding(

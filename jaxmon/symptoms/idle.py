@@ -9,15 +9,11 @@ from jaxmon.facts.walltime import Period
 from jaxmon.symptoms.symptom import Finding, part
 
 
-# Seconds: a call is noticed that late.
-_SLACK = 2.0
+_SLACK = 2.0  # seconds: a call is noticed that late
 _IS_WORK_DUE = (
     "It waits for work. If some is due, find the thread that should give it: "
     "`jaxmon explain --stacks`."
 )
-
-
-_WAITED = "The program waited for other processes, and called no function, for"
 
 
 def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
@@ -25,7 +21,7 @@ def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     advice = _IS_WORK_DUE if snapshot.time.now.work else ""
     for took, text, action in (
         (period.of("idle"), "The program was idle for", advice),
-        (divided(snapshot, period), _WAITED, ""),
+        (divided(snapshot, period), "The program waited for other processes for", ""),
     ):
         if took >= snapshot.limits.time_worth * period.seconds:
             yield Finding("idle", "", f"{text} {part(took, period)}.", (), action)
@@ -36,7 +32,8 @@ def divided(snapshot: Snapshot, period: Period) -> float:
     Return for how long the program waited for results of other processes, if it has
     computed nothing since: then these are the work, and no data for it.
     """
-    took, time = period.from_processes(), snapshot.time
+    time, waits = snapshot.time, [of for of in period.places if of.divided]
+    took = sum(of.seconds for of in waits if of.state == "data_wait")
     computes = period.share("eager") >= snapshot.limits.time_worth
     called = time.call_age is not None and time.call_age < took - _SLACK
     return 0.0 if computes or called or time.now.asleep else took

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.walltime import SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share, share_of_time, times
+from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.steps import is_long
-from jaxmon.symptoms.symptom import HINT, LINES, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import HINT, Finding, Symptom
 
 
 _ONCE = (
     "jax.lax.scan or jax.lax.fori_loop, which trace and compile the body once; with "
     "the same shapes in each pass, no other change is needed."
 )
-
-
-_IN_A_CALL = frozenset(("device", "fetch"))
 
 
 def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
@@ -54,7 +51,7 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
 def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect one while the first compile lasts, by the lines that JAX was tracing."""
     now, period, limits = snapshot.time.now, snapshot.time.since_start, snapshot.limits
-    built = {function.name for function in snapshot.functions if function.built}
+    built = {of.name for of in snapshot.functions if of.built}
     if now.state != "compile" or not now.function or now.function in built:
         return
     traced: dict[str, float] = defaultdict(float)
@@ -81,15 +78,11 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def first_call(snapshot: Snapshot) -> Iterator[Finding]:
-    """
-    Detect a first call that lasts, of a program that loops until a condition is met. It
-    may be as long as it has to be.
-    """
+    """Detect one that lasts and loops until a condition is met; that may be right."""
     now, limits = snapshot.time.now, snapshot.limits
-    least = seconds_in(limits.stalled_on_a_line)
-    if now.state not in _IN_A_CALL or now.seconds < least or is_long(now, limits):
-        return
-    for function in snapshot.users:
+    lasts = now.seconds >= seconds_in(limits.stalled_on_a_line)
+    is_call = now.state in {"device", "fetch"} and not is_long(now, limits)
+    for function in snapshot.users if lasts and is_call else ():
         loop = function.flops.open_loop
         if loop and function.calls == 1 and now.called == (function.name,):
             where = f" at {now.place}" if now.place else ""
@@ -100,9 +93,8 @@ def first_call(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{duration(now.seconds)}{where}. It loops until a condition is met, "
                 f"at {loop}: if that is never met, it does not end.",
                 (),
-                "jax.debug.print in the body shows whether it gets on. To be sure that "
-                "it ends, count the passes in what it carries, and bound them in the "
-                "condition.",
+                "jax.debug.print in the body shows whether it gets on. If it may not "
+                "end, count the passes in what it carries, and bound them.",
                 where=now.place,
             )
 
@@ -112,10 +104,5 @@ SYMPTOMS = (
         *("first_call", "F8", "A first call may loop without end.", HINT, first_call),
         missing="whether it ends is not known",
     ),
-    Symptom(
-        *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
-        *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("unrolled", "A loop of Python makes a program large.", _unrolled),
 )

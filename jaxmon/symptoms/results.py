@@ -81,8 +81,7 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
             where = some[0].where or where
             verdict, evidence = _became_nan(name, some, snapshot.process.now)
             evidence += (f"called at {where}",) if where else ()
-            first = some[0].finite_call == 1  # before that, there is nothing
-            action = _FIND_NAN if first else NONFINITE
+            action = _FIND_NAN if some[0].finite_call == 1 else NONFINITE
             yield Finding("nonfinite", name, verdict, evidence, action, where)
         elif some := found.get("infinite"):
             verdict = (

@@ -55,8 +55,8 @@ def quoted(error: EventFact, now: float) -> str:
 
 def part(seconds: float, period: Period) -> str:
     """Return ``12 s, 10 % of 2 min``."""
-    of_it = share(seconds, period.seconds)
-    return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
+    whole = period.seconds
+    return f"{duration(seconds)}, {share(seconds, whole)} of {duration(whole)}"
 
 
 class Urgency(IntEnum):

@@ -251,13 +251,14 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     functions, since_start = list(snapshot.functions), snapshot.time.since_start
     took = period.of("compile") - _traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
-    spent = compiles.by_function(snapshot, since_start)
     if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
-        inside = {of.name for of in snapshot.functions if of.internal}
-        spent = {name: spent[name] for name in spent if name not in inside}
+    spent = {of.name: of.compile_time for of in functions if of.built}
+    # What is compiled for the first time has no measured time yet.
+    first = {n: s for n, s in since_start.compiled().items() if n not in spent}
+    spent = dict(sorted({**spent, **first}.items(), key=lambda item: -item[1]))
     # Threads that compile at once take more together than the clock.
-    whole = sum(seconds for seconds, _ in spent.values())
+    whole = sum(spent.values())
     if has_operations:
         took = min(took, max(whole, snapshot.compiling.oldest_seconds))
     again = every_recompile_time(functions, snapshot)
@@ -265,15 +266,15 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     ratio = min(took / max(whole, 1e-9), 1.0)
     recompiled = f", of which recompiles about {duration(again * ratio)}"
-    recompiled *= again >= OF_A_LINE * took
     yield Finding(
         "compiling",
         next(iter(spent), ""),
         f"Compiling {'functions ' * has_operations}took {part(took, period)}"
         f"{recompiled if again else ', all of it first compiles'}.",
         tuple(
-            f"{name}: {duration(seconds * ratio)}{', and not done yet' * lasts}"
-            for name, (seconds, lasts) in islice(spent.items(), _MOST_LINES)
+            f"{name}: {duration(spent[name] * ratio)}"
+            f"{', and not done yet' * (name in first)}"
+            for name in islice(spent, _MOST_LINES)
             if period is since_start
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,

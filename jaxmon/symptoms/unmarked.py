@@ -17,8 +17,7 @@ from jaxmon.symptoms.reason import period
 # for work for as much as the second.
 _MOST_OF_THE_TIME, _IDLE = 0.9, 0.05
 # Calls a second, and the part of all calls, that are worth a word.
-_AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS = 0.1, 0.5
-_SEVERAL = 2
+_AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS, _SEVERAL = 0.1, 0.5, 2
 # Seconds after which a program that called before is said to call nothing.
 _NO_CALL = 10.0
 _MOST_PROCESSES = 2

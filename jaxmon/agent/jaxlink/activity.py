@@ -136,8 +136,7 @@ class Doing(NamedTuple):
         state: one of the constants here; `PYTHON` if it runs, or waits in, anything
             else.
         line: the innermost line of the user's code, from a file if any of it is.
-        function: the label of the jitted function that is being called, if known, or
-            that JAX traces.
+        function: the label of the jitted function that is called or traced, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
@@ -168,14 +167,6 @@ class Doing(NamedTuple):
     holds_loop: bool = False
     loop: SourceLine = _UNKNOWN
     work: bool = False
-
-
-class CallMade(NamedTuple):
-    """State, function and caller, as of `Doing`."""
-
-    state: str
-    function: str
-    caller: SourceLine
 
 
 class ActivityReader:
@@ -237,7 +228,7 @@ class ActivityReader:
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
         state = state or PYTHON
-        function, caller = self._traced(rest, CallMade(state, function, caller))
+        function, caller = self._traced(rest, state, (function, caller))
         divides = parked and _of_pool(stack, "get")
         drives = drives or divides
         divides = divides or takes_from_process(stack) or _of_pool(stack, "next")
@@ -249,16 +240,13 @@ class ActivityReader:
             work=work,
         )
 
-    def _traced(self, stack: Stack, called: CallMade) -> tuple[str, SourceLine]:
-        """
-        Return the label of the jitted function that JAX traces on *stack*, and the line
-        of the outermost loop of Python in it; as in *called* if it compiles nothing.
-        """
-        state, function, caller = called
+    def _traced(
+        self, stack: Stack, state: str, called: tuple[str, SourceLine]
+    ) -> tuple[str, SourceLine]:
+        """Return what JAX traces on *stack* if it compiles, else what is *called*."""
         if state != COMPILE:
-            return function, caller
-        caller = within = _UNKNOWN
-        traces = False
+            return called
+        (function, _), caller, within, traces = called, _UNKNOWN, _UNKNOWN, False
         for at in stack:
             if self._kind(at.code) in _NOT_THEIRS:
                 traces = traces or at.code.co_name in _COMPILING
@@ -266,8 +254,7 @@ class ActivityReader:
             if traces and (outer := self._runs_first(at)):
                 function, caller = outer, within
             traces = False
-            if self.loop_at(at.code, at.offset) is not None:
-                within = _line(at)
+            within = _line(at) if self.loop_at(at.code, at.offset) else within
         return function, caller
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:

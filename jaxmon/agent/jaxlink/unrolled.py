@@ -19,7 +19,6 @@ from jaxmon.errors import ConfigFileError
 from jaxmon.facts.functions import Unrolled
 from jaxmon.host import sources
 from jaxmon.host.files import bounded
-from jaxmon.tuples import NamedTuple
 
 
 _FEWEST_TIMES = 8
@@ -29,18 +28,6 @@ _INSTRUCTION = 2
 
 _LOOPS = (ast.For, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-class _Origin(NamedTuple):
-    """
-    The calls that traced an equation. The derivatives of a line are other equations of
-    the same calls, with other primitives, names or shapes.
-    """
-
-    name: str
-    calls: Any
-    names: Any
-    shapes: tuple[Any, ...]
 
 
 def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
@@ -60,7 +47,7 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
     bodies, kept = Counter[tuple[str, int]](), {}
     for origin, times in counts.items():
         if times >= _FEWEST_TIMES:
-            codes, offsets = origin.calls.raw_frames()
+            codes, offsets = origin[1].raw_frames()
             if where := _loop(codes, offsets, place, lines):
                 bodies[where, times] += times
                 kept[where, times] = origin
@@ -69,17 +56,20 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
     (where, times), _ = bodies.most_common(1)[0]
     inside = sum(count for (at, _), count in bodies.items() if at == where)
     body = kept[where, times]
-    times += sum(_origin(of) == body for of in rest if of.primitive.name == body.name)
+    times += sum(_origin(of) == body for of in rest if of.primitive.name == body[0])
     return Unrolled(where, times, inside / len(first), len(jaxpr.eqns))
 
 
-def _origin(equation: Any) -> _Origin | None:
-    """Return what traced an *equation*, if that is known."""
+def _origin(equation: Any) -> tuple[str, Any, Any, tuple[Any, ...]] | None:
+    """
+    Return operation, calls that traced it, names and shapes of an *equation*. The
+    derivatives of a line are other equations of the same calls.
+    """
     info = equation.source_info
     if info.traceback is None:
         return None
     shapes = tuple([getattr(var.aval, "shape", None) for var in equation.outvars])
-    return _Origin(equation.primitive.name, info.traceback, info.name_stack, shapes)
+    return equation.primitive.name, info.traceback, info.name_stack, shapes
 
 
 def _loop(

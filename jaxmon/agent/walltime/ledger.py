@@ -44,8 +44,7 @@ class LookEntry(NamedTuple):
         caller: the line of the loop that had called that, empty if it is that itself;
             in a function that was being traced, of the outermost loop of Python there.
         divided: whether it waited for work that is divided: other threads waited there,
-            too, for no lock, or a pool of processes worked for it; or for an item that
-            another process makes.
+            too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any.
     """
 
