@@ -313,13 +313,13 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
         f"JAX {process.jax}" if process.jax else "",
         f"Python {process.python}" if process.python else "",
     ]
-    now, oldest = snapshot.time.now, snapshot.compiling.oldest_seconds
-    called = call_text(calling(snapshot))
+    if snapshot.compiling.count:
+        since.append(
+            f"compiling now, for {duration(snapshot.compiling.oldest_seconds)}"
+        )
+    now, called = snapshot.time.now, call_text(calling(snapshot))
     if now.state == "compile" and now.function:
-        lasts = duration(max(oldest, now.seconds))
-        called = f"Compiling {now.function} now, for {lasts}. {called}"
-    elif snapshot.compiling.count:
-        since.append(f"compiling now, for {duration(oldest)}")
+        called = f"Compiling {now.function}. {called}"
     return [
         heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),

@@ -386,14 +386,12 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def slow(
-    name: str, sentence: str, judge: ProcessJudge, missing: str = LINES
-) -> Symptom:
+def slow(name: str, sentence: str, judge: ProcessJudge, why: str = LINES) -> Symptom:
     """Return the symptom that compiles take long."""
     return Symptom(
         *(name, "F1", sentence, TIME, judge),
         *(catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=missing,
+        missing=why,
         other_runbook="JaxmonColdStartBudgetBurn",
     )
 

@@ -28,10 +28,7 @@ def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 
 def divided(snapshot: Snapshot, period: Period) -> float:
-    """
-    Return for how long the program waited for results of other processes, if it has
-    computed nothing since: then these are the work, and no data for it.
-    """
+    """Return how long other processes did the work: it has called nothing since."""
     time, waits = snapshot.time, [of for of in period.places if of.divided]
     took = sum(of.seconds for of in waits if of.state == "data_wait")
     computes = period.share("eager") >= snapshot.limits.time_worth

@@ -52,7 +52,7 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect one while the first compile lasts, by the lines that JAX was tracing."""
     now, period, limits = snapshot.time.now, snapshot.time.since_start, snapshot.limits
     built = {of.name for of in snapshot.functions if of.built}
-    if now.state != "compile" or not now.function or now.function in built:
+    if now.state != "compile" or now.function in {"", *built}:
         return
     traced: dict[str, float] = defaultdict(float)
     for place in period.places:

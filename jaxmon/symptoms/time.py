@@ -254,8 +254,8 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
     spent = {of.name: of.compile_time for of in functions if of.built}
-    # What is compiled for the first time has no measured time yet.
     first = {n: s for n, s in since_start.compiled().items() if n not in spent}
+    lasts = first.keys() & {snapshot.time.now.function}
     spent = dict(sorted({**spent, **first}.items(), key=lambda item: -item[1]))
     # Threads that compile at once take more together than the clock.
     whole = sum(spent.values())
@@ -273,7 +273,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         f"{recompiled if again else ', all of it first compiles'}.",
         tuple(
             f"{name}: {duration(spent[name] * ratio)}"
-            f"{', and not done yet' * (name in first)}"
+            f"{', and not done yet' * (name in lasts)}"
             for name in islice(spent, _MOST_LINES)
             if period is since_start
         ),

@@ -59,7 +59,7 @@ def test_what_runs_for_the_first_time_has_a_name(state: str, expected: str) -> N
 
 def test_what_is_traced_is_a_function_that_is_called() -> None:
     """With the line of its own loop, not that of a loop which calls it."""
-    sites, found = CallSites(), []
+    sites, found, names = CallSites(), [], ["__main__.step"]
     reader = ActivityReader(jax, sites)
 
     def layer(x: Any) -> Any:
@@ -70,7 +70,8 @@ def test_what_is_traced_is_a_function_that_is_called() -> None:
         ):
             assert frame.f_back is not None
             frame = frame.f_back
-        sites.add(frame, DEVICE, "__main__.step")
+        for name in names:
+            sites.add(frame, DEVICE, name)
         ident = threading.get_ident()
         (stack,) = repeatedly(partial(read_stacks, lambda _: [ident])).values()
         found.append(reader.read(stack))
@@ -85,8 +86,13 @@ def test_what_is_traced_is_a_function_that_is_called() -> None:
         jax.jit(step)(1.0)
 
     assert {(of.state, of.function) for of in found} == {("compile", "__main__.step")}
+    names.clear()
+    reader = ActivityReader(jax, CallSites())
+    jax.jit(lambda x: step(x * 2)).lower(1.0)
+    ahead = {of.function.rpartition("<locals>.")[2] for of in found[3:]}
+    assert ahead == {"<lambda>"}  # that of the code, since no call is known
     first = step.__code__.co_firstlineno
-    assert [of.caller.line for of in found] == [first + 2, first + 2, 0]
+    assert [of.caller.line for of in found[:3]] == [first + 2, first + 2, 0]
 
 
 def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:

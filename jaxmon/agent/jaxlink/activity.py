@@ -117,7 +117,7 @@ _RUNNING = {
     "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
     "wrapped": (end("_src", "pmap.py"),),
 }
-_PARKED = (THREADING, "wait")
+_PARKED, _JIT = (THREADING, "wait"), end("_src", "pjit.py")
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
@@ -143,9 +143,8 @@ class Doing(NamedTuple):
         parked: whether it waits for an event or a condition of `threading`, or data of
             a socket.
         ours: whether it is what we do, on a thread of the program.
-        caller: the line of code that drives the device which has called *line*, empty
-            if that drives it itself, or nothing does; in a function that JAX traces,
-            the line of its outermost loop of Python.
+        caller: the line of code that drives the device, or of the outermost loop that
+            JAX traces, which has called *line*; empty if there is none.
         divides: whether it waits for what another process of `multiprocessing` does.
         holds_loop: whether a coroutine of the user's has called that, which keeps its
             event loop; then that is the *caller*.
@@ -244,16 +243,18 @@ class ActivityReader:
         self, stack: Stack, state: str, called: tuple[str, SourceLine]
     ) -> tuple[str, SourceLine]:
         """Return what JAX traces on *stack* if it compiles, else what is *called*."""
-        if state != COMPILE:
+        if state != COMPILE or not stack:
             return called
-        (function, _), caller, within, traces = called, _UNKNOWN, _UNKNOWN, False
+        (function, _), caller, within, inner = called, _UNKNOWN, _UNKNOWN, stack[0]
+        traces = jits = False
         for at in stack:
             if self._kind(at.code) in _NOT_THEIRS:
                 traces = traces or at.code.co_name in _COMPILING
+                jits = jits or at.code.co_filename.endswith(_JIT)
                 continue
-            if traces and (outer := self._runs_first(at)):
+            if traces and (outer := self._runs_first(at) or jits * _label(inner)):
                 function, caller = outer, within
-            traces = False
+            inner, traces, jits = at, False, False
             within = _line(at) if self.loop_at(at.code, at.offset) else within
         return function, caller
 
@@ -354,6 +355,11 @@ class ActivityReader:
             self._kinds.clear()
         self._kinds[file] = kind
         return kind
+
+
+def _label(at: Position) -> str:
+    module = dict.get(at.names, "__name__")
+    return f"{module}.{at.code.co_qualname}" if type(module) is str else ""
 
 
 def _is_generated(at: Position) -> bool:

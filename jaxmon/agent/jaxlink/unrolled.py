@@ -61,10 +61,7 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
 
 
 def _origin(equation: Any) -> tuple[str, Any, Any, tuple[Any, ...]] | None:
-    """
-    Return operation, calls that traced it, names and shapes of an *equation*. The
-    derivatives of a line are other equations of the same calls.
-    """
+    """Return operation, calls that traced it, names and shapes, as far as known."""
     info = equation.source_info
     if info.traceback is None:
         return None
