@@ -178,7 +178,7 @@ def judged(symptom: Symptom) -> Iterator[Mentions]:
     judges: list[Callable[..., Any] | None]
     judges = [symptom.finding, symptom.together, symptom.reason]
     for judge in [one for one in judges if one]:
-        of = mentions(inspect.getfile(judge))
+        of = mentions(inspect.getfile(inspect.unwrap(judge)))
         yield from reach(judge.__name__, symptom.name, of, set())
 
 

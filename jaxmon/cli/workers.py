@@ -266,7 +266,8 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
     """
     msg = (
         f"no instrumented process is running: no agent in {directory}. Start one with "
-        "`jaxmon run PROGRAM`, or set its directory with --run-dir."
+        "`jaxmon run PROGRAM`, with --report if it ends soon, or set its directory "
+        "with --run-dir."
     )
     just, earlier = ends(directory, choice, stopped=True)
     lines = [*just, msg, *earlier, *hints(directory)]

@@ -258,6 +258,7 @@ class Narrowed(Fact):
             integers.
         share: the fraction of the neighbours that differ, and do not with 32 bits; of
             integers, of those that do not fit.
+        asked: whether the program asked for a type, perhaps for this one.
     """
 
     place: str = ""
@@ -265,6 +266,7 @@ class Narrowed(Fact):
     dtype: str = ""
     spacing: float = 0.0
     share: float = 0.0
+    asked: bool = False
 
 
 class Transfers(Fact):

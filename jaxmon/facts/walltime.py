@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from jaxmon.facts.ending import ProcessEnd
@@ -106,12 +107,13 @@ class PlaceTime(Fact):
         activity: that the program marks.
         state: of the program.
         place: the line.
-        function: the jitted function that was being called, if known.
+        function: the jitted function that was being called or traced, if known.
         event_loop: whether an event loop waited meanwhile: one that serves requests,
             or for a coroutine that is blocked.
-        caller: the line of the loop that had called that, empty if it is that itself.
+        caller: the line of the loop that had called that, empty if it is that itself;
+            in a function that was being traced, of the outermost loop of Python there.
         divided: whether it waited for work that is divided: other threads waited there,
-            too, for no lock, or a pool of processes worked for it.
+            too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any;
             not in an event loop.
         seconds: how long.
@@ -229,10 +231,21 @@ class Period(Fact):
 
     def calls(self, function: str) -> str:
         """Return the line that calls *function* most of the time, empty if unknown."""
+        # While it was traced, the line was one of its own.
         places = [
-            place for place in self.places if place.function == function and place.place
+            place
+            for place in self.places
+            if place.function == function and place.place and place.state != "compile"
         ]
         return max(places, key=lambda place: place.seconds).place if places else ""
+
+    def compiled(self) -> dict[str, float]:
+        """Return for how long calls were traced and compiled, by jitted function."""
+        found: dict[str, float] = defaultdict(float)
+        for place in self.places:
+            if place.state == "compile" and place.function:
+                found[place.function] += place.seconds
+        return found
 
 
 class Standing(Fact):

@@ -317,7 +317,9 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
         since.append(
             f"compiling now, for {duration(snapshot.compiling.oldest_seconds)}"
         )
-    called = call_text(calling(snapshot))
+    now, called = snapshot.time.now, call_text(calling(snapshot))
+    if now.state == "compile" and now.function:
+        called = f"Compiling {now.function}. {called}"
     return [
         heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),

@@ -154,8 +154,8 @@ def _parts(period: Period) -> dict[tuple[str, str], float]:
 @dataclass(frozen=True, slots=True)
 class Thread:
     """
-    A thread: what it is doing, in which line of the program, and its stack, innermost
-    line first.
+    A thread: what it is doing, in which line of the program, which jitted function it
+    calls, and its stack, innermost line first.
     """
 
     name: str = ""
@@ -165,6 +165,7 @@ class Thread:
     daemon: bool = False
     state: str = ""
     place: str = ""
+    function: str = ""
     lock: bool = False
     stack: tuple[str, ...] = ()
 
@@ -204,5 +205,6 @@ def _heading(threads: list[Thread]) -> str:
     place = f"at {first.place}" if first.place else ""
     if first.state == "python":  # whether it runs, or waits, a stack does not say
         state = "acquiring a lock" if first.lock else ""
+    state = f"{state} ({first.function})" if state and first.function else state
     doing = ", ".join(filter(None, (state, place)))
     return f"{name}{more}{doing and f': {doing}'}"

@@ -38,8 +38,9 @@ _RECOMPILES = ("recompile", "recompiles", "evicted")
 _NO_PROCESS = "Not known: no instrumented process runs here."
 _NO_MARKS = "Not known: no program here marks its requests or steps."
 _MARK = (
-    'Mark what users wait for: @jaxmon.request("predict"), jaxmon.asgi, jaxmon.wsgi or '
-    "jaxmon.grpc for requests; jaxmon.steps(loader) for a training loop."
+    "Mark the loop of a script or a training by jaxmon.steps(loader), requests that "
+    'users wait for by @jaxmon.request("predict"), jaxmon.asgi, jaxmon.wsgi or '
+    "jaxmon.grpc."
 )
 _MARK_LOOP = "Mark the loop to have its steps watched: jaxmon.steps(loader)."
 

@@ -11,7 +11,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration, share, share_of_time, times
+from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
@@ -34,6 +34,7 @@ from jaxmon.symptoms.symptom import (
     TIME,
     TOO_LITTLE,
     Finding,
+    ProcessJudge,
     Symptom,
 )
 
@@ -131,34 +132,6 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
         "set JAX_COMPILATION_CACHE_DIR.",
         seconds=max(rest - recompiling, 0.0),
     )
-
-
-def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect loops of Python that make a program large, and its compile long."""
-    limits, observed = snapshot.limits, snapshot.process.observed_seconds
-    for function in snapshot.users:
-        loop, took = function.program.unrolled, function.compile_time
-        if loop is None or loop.times < limits.unrolled_times:
-            continue
-        # Of one program: others may have no loop.
-        took /= max(function.built, 1)
-        won = took * loop.ratio * (1 - 1 / loop.times)
-        part = max(limits.unrolled_time * observed, seconds_in(limits.unrolled_slow))
-        if won < part or loop.ratio < limits.unrolled_ratio:
-            continue
-        yield Finding(
-            "unrolled",
-            function.name,
-            f"Compiling {function.name} took {duration(took)}, "
-            f"{share_of_time(took, observed)}: a Python loop at "
-            f"{loop.where} puts its body into the program {times(loop.times)}, "
-            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
-            (),
-            "Use jax.lax.scan or jax.lax.fori_loop, which trace and compile the body "
-            "once; with the same shapes in each pass, no other change is needed.",
-            where=loop.where,
-            seconds=won,
-        )
 
 
 def _folded(snapshot: Snapshot) -> Iterator[Finding]:
@@ -408,6 +381,17 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
+def slow(name: str, sentence: str, judge: ProcessJudge, why: str = LINES) -> Symptom:
+    """Return the symptom that compiles take long."""
+    return Symptom(
+        *(name, "F1", sentence, TIME, judge),
+        *(catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing=why,
+        other_runbook="JaxmonColdStartBudgetBurn",
+    )
+
+
+_COSTS = "the weekly report has what compiles cost"
 SYMPTOMS = (
     Symptom(
         *("after_ready", "F1", "A process compiles after it was ready.", TIME),
@@ -421,18 +405,8 @@ SYMPTOMS = (
         rule=("JaxmonCompileStuck", _compile_stuck),
         reason=_running_long,
     ),
-    Symptom(
-        *("operations", "F1", "Eager operations are compiled one by one.", TIME),
-        *(operations, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
-    Symptom(
-        *("control_flow", "F1", "Loops are compiled outside of jit.", TIME),
-        *(control_flow, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("operations", "Eager operations are compiled one by one.", operations, _COSTS),
+    slow("control_flow", "Loops are compiled outside of jit.", control_flow, _COSTS),
     Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
         *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
@@ -443,24 +417,8 @@ SYMPTOMS = (
         missing=LINES,
         other_runbook="JaxmonTimeLost",
     ),
-    Symptom(
-        *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
-        *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
-    Symptom(
-        *("folded", "F1", "A compile computes operations on constants.", TIME),
-        *(_folded, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
-    Symptom(
-        *("compile_share", "F1", "Compiles take much of the time.", TIME),
-        *(_dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="the weekly report has what compiles cost",
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("folded", "A compile computes operations on constants.", _folded),
+    slow("compile_share", "Compiles take much of the time.", _dominated, _COSTS),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),
         rule=("JaxmonCompileFailed", _compile_failed),

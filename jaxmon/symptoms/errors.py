@@ -60,14 +60,15 @@ ERROR_TYPES = {
     "of keeping it in a global, an attribute or a list.",
 }
 """Advice by exception type, where it is more specific than the kind of error."""
+_NO_DTYPE = "dtype_unavailable"
 WARNINGS = {
     "donation": (
         "No output has the same shape and dtype, so both are held in memory: donate "
         "only what is returned in the same form, or return it so."
     ),
-    "dtype_unavailable": (
-        "The value has 32 bits: ask for float32 or int32, or set jax_enable_x64 if 64 "
-        "bits are needed."
+    _NO_DTYPE: (
+        "The value has 32 bits all the same. If these suffice, ask for float32 or "
+        "int32; if they do not, set jax_enable_x64, or subtract an origin in NumPy."
     ),
     "backend": "Install the JAX for that accelerator, or set JAX_PLATFORMS=cpu.",
 }
@@ -116,8 +117,10 @@ def _latest(events: list[EventFact], function: str, kind: str) -> EventFact | No
 
 
 def _warned(snapshot: Snapshot) -> Iterator[Finding]:
+    worse = {finding.where for finding in _narrowed(snapshot)} - {""}
     for warning in snapshot.warnings:
-        if warning.kind in WARNINGS:
+        covered = warning.kind == _NO_DTYPE and warning.where in worse
+        if warning.kind in WARNINGS and not covered:
             by = f" in {warning.function}" if warning.function else ""
             often = f", {times(warning.count)}" if warning.count > 1 else ""
             yield Finding(
@@ -397,8 +400,11 @@ def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect arrays of 64 bits whose values do not survive with 32."""
+    warned = {of.where for of in snapshot.warnings if of.kind == _NO_DTYPE}
     for loss in snapshot.transfers.narrowed:
-        if loss.share < snapshot.limits.narrowed_share:
+        # A program may ask for 32 bits; JAX warns of one that asks for 64.
+        wanted = loss.asked and loss.place not in warned
+        if wanted or loss.share < snapshot.limits.narrowed_share:
             continue
         where = loss.place or snapshot.time.period.calls(loss.function)
         what = f"An argument of {loss.function}" if loss.function else "An array"
@@ -454,7 +460,7 @@ SYMPTOMS = (
         other_runbook="JaxmonTimeLost",
     ),
     Symptom(
-        *("narrowed", "F4", "Values do not survive with 32 bits.", HINT, _narrowed),
+        *("narrowed", "F4", "Values do not survive with 32 bits.", FAILURE, _narrowed),
         missing="only the process knows its arrays",
     ),
     *(

@@ -27,10 +27,14 @@ def at_rest(period: Period) -> dict[str, float]:
 
 def reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
-    lines = snapshot.transfers.lines
-    reads = sum(line.count for line in lines if line.direction != "host_to_device")
     calls = sum(function.calls or 0 for function in snapshot.users)
-    return 0 < reads * _RARELY < calls
+    return 0 < reads(snapshot) * _RARELY < calls
+
+
+def reads(snapshot: Snapshot) -> int:
+    """Return how often results were read."""
+    lines = snapshot.transfers.lines
+    return sum(line.count for line in lines if line.direction != "host_to_device")
 
 
 def eager_waits(snapshot: Snapshot, period: Period) -> float:
@@ -53,8 +57,9 @@ def traced_again(snapshot: Snapshot, period: Period) -> float:
     its like trace the operations of a function on each call.
     """
     since_start = snapshot.time.since_start.seconds
-    traced = period.of("compile")
+    called = sum(period.compiled().values())
+    traced = period.of("compile") - called
     measured = snapshot.compile_time + snapshot.load_time
     compiled = measured * period.seconds / max(since_start, 1e-9)
-    compiled += snapshot.compiling.oldest_seconds
+    compiled = max(compiled + snapshot.compiling.oldest_seconds - called, 0.0)
     return traced - compiled if compiled < traced / 2 else 0.0

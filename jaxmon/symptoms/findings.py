@@ -13,6 +13,7 @@ from jaxmon.symptoms import (
     errors,
     hardware,
     job,
+    loops,
     memory,
     monitoring,
     programs,
@@ -32,7 +33,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
+    *(memory, compiles, loops, cache, runs, steps, requests, replicas, errors, results),
     *(serving, recompiles, programs, time, starts, job, hardware, monitoring),
 )
 
@@ -154,13 +155,15 @@ def _place(finding: Finding) -> tuple[bool, bool, Urgency, bool, float]:
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
-    Return *findings* by `rank`; of a line that makes profiles, not what it looks like
-    otherwise.
+    Return *findings* by `rank`; of a line that makes profiles, or copies in a loop, not
+    what it looks like otherwise.
     """
+    copying = {of.where for of in findings if of.topic == "transfer"}
     profiled = {of.where: of.seconds for of in findings if of.topic == "profiles"}
     distinct = [
         of
         for of in findings
-        if of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0)
+        if (of.topic != "copies" or of.evidence or of.where not in copying)
+        and (of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0))
     ]
     return sorted(distinct, key=_place)

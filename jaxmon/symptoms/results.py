@@ -48,11 +48,12 @@ _OF_SOMETHING_ELSE = frozenset(
     )
 )
 _MOST_NAMED = 3
-NONFINITE = (
-    "Go back to a checkpoint from before that: later ones hold NaN as well. "
+_FIND_NAN = (
     f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "
     "square root meets 0."
 )
+NONFINITE = "Go back to a checkpoint from before that: later ones hold NaN as well. "
+NONFINITE += _FIND_NAN
 INFINITE = (
     "A value may have overflowed, as in float16, or a logarithm or division met 0."
 )
@@ -80,7 +81,8 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
             where = some[0].where or where
             verdict, evidence = _became_nan(name, some, snapshot.process.now)
             evidence += (f"called at {where}",) if where else ()
-            yield Finding("nonfinite", name, verdict, evidence, NONFINITE, where)
+            action = _FIND_NAN if some[0].finite_call == 1 else NONFINITE
+            yield Finding("nonfinite", name, verdict, evidence, action, where)
         elif some := found.get("infinite"):
             verdict = (
                 f"{name} returns infinity: {_named(some[0])} was finite in call "

@@ -12,7 +12,8 @@ from jaxmon.facts.events import EventFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats.layout import ago
+from jaxmon.facts.walltime import Period
+from jaxmon.host.formats.layout import ago, duration, share
 from jaxmon.symptoms.alert import Alert, Severity, SiteLimits
 
 
@@ -50,6 +51,12 @@ def quoted(error: EventFact, now: float) -> str:
     where = error.details.get("where")
     place = f", at {where}" if where else ""
     return f"{ago(now - error.time)}{place}: {message}"
+
+
+def part(seconds: float, period: Period) -> str:
+    """Return ``12 s, 10 % of 2 min``."""
+    whole = period.seconds
+    return f"{duration(seconds)}, {share(seconds, whole)} of {duration(whole)}"
 
 
 class Urgency(IntEnum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
@@ -17,16 +18,18 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, ne
-from jaxmon.symptoms import compiles, memory, recorded
+from jaxmon.symptoms import compiles, loops, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.estimates import (
     EXPLAINED,
     OF_A_LINE,
     at_rest,
     eager_waits,
+    reads,
     reads_rarely,
     traced_again,
 )
+from jaxmon.symptoms.idle import divided, idle
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
 from jaxmon.symptoms.symptom import (
@@ -37,15 +40,22 @@ from jaxmon.symptoms.symptom import (
     Finding,
     Symptom,
     Urgency,
+    part,
 )
 
 
 _MOST_LINES = 3
+# Seconds that a read takes at most if it has little to wait for.
+_SLOW_READ = 0.005
 _CACHE = (
     "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
     "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
 )
 TIME_ALERT = "JaxmonTimeLost"
+_OF_CALLS = (
+    "This line calls {}. If it does little else, that is what the calls themselves "
+    "take: do several steps in one, with jax.lax.scan or jax.lax.fori_loop. "
+)
 _OF_SAVES = (
     "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
     "at the end: the next one waits by itself if it must."
@@ -90,6 +100,8 @@ class TimePart(NamedTuple):
         limits = snapshot.limits
         if waits:
             took -= period.expected(self.state)
+        elif self.state == "data_wait":
+            took -= divided(snapshot, period)
         if now.state == self.state and (
             (waits and not now.activity)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
@@ -159,10 +171,13 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         if line not in rests
     }
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
-    yield _costs("host", snapshot, period, idle, lines, idle, lead)._replace(
-        action="Do this work less often, out of the loop, or in another process. "
-        "Between a call and the first read of its result, while an accelerator "
-        "computes, it costs nothing."
+    found = _costs("host", snapshot, period, idle, lines, idle, lead)
+    calls = {of.function for of in period.places if of.place == found.where} - {""}
+    action = _OF_CALLS.format(" and ".join(sorted(calls))) if calls else ""
+    yield found._replace(
+        action=f"{action}Do {'other' if calls else 'this'} work less often, out of the "
+        "loop, or in another process. Between a call and the first read of its result, "
+        "while an accelerator computes, it costs nothing."
     )
 
 
@@ -179,13 +194,16 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     # If its time is unknown, the device is taken to be busy.
     computing = min(max(busy - period.of("device"), 0.0), waited)
-    if not busy or computing >= EXPLAINED * waited:
+    # A host that is its own device computes while it waits, if a read takes long.
+    devices, count = snapshot.memory.devices, reads(snapshot)
+    shared = all(on.kind == "cpu" for on in devices)
+    slow = devices and shared and count and waited > _SLOW_READ * count
+    if not busy or slow or computing >= EXPLAINED * waited:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
     # Who is asked waits for the answer; who reads rarely works ahead between reads. A
     # host that is its own device has no more processors for that.
-    shared = all(on.kind == "cpu" for on in snapshot.memory.devices)
     waits = snapshot.requests or reads_rarely(snapshot) or shared
     ahead = 0.0 if waits else min(work, computing)
     # While others hold the processors, neither device nor host gets on.
@@ -202,7 +220,8 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
-        "once with jax.device_get."
+        "once with jax.device_get. A loop that ends on a value then does as many steps "
+        "more."
     )
 
 
@@ -211,8 +230,9 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = period.of("device", "fetch") - eager_waits(snapshot, period)
     now = snapshot.time.now
     lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
+    lasts = lasts or any(loops.first_call(snapshot))
     if now.state in {"device", "fetch"} and lasts:
-        took -= min(now.seconds, took)  # `stalled` tells
+        took -= min(now.seconds, took)  # another finding is about that
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
@@ -240,57 +260,43 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 
 def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    functions = list(snapshot.functions)
+    functions, since_start = list(snapshot.functions), snapshot.time.since_start
     took = period.of("compile") - traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
-    has_operations = any(compiles.operations(snapshot))
-    if has_operations:
+    if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
-        measured = sum(function.compile_time for function in functions)
-        took = min(took, measured + snapshot.compiling.oldest_seconds)
+    spent = {of.name: of.compile_time for of in functions if of.built}
+    first = {n: s for n, s in since_start.compiled().items() if n not in spent}
+    lasts = first.keys() & {snapshot.time.now.function}
+    spent = dict(sorted({**spent, **first}.items(), key=lambda item: -item[1]))
+    # Threads that compile at once take more together than the clock.
+    whole = sum(spent.values())
+    if has_operations:
+        took = min(took, max(whole, snapshot.compiling.oldest_seconds))
     # New shapes of what JAX runs by itself, as to initialise arrays, are no recompiles
     # of the program's.
     again = min(every_recompile_time(snapshot.users, snapshot), took)
     least = snapshot.limits.time_worth * period.seconds
     if took < least or again > took / 2 or stuck_after_fork(snapshot):
         return
-    compiled = [function for function in functions if function.built]
-    # Threads that compile at once take more together than the clock.
-    whole = sum(function.compile_time for function in compiled)
     ratio = min(took / max(whole, 1e-9), 1.0)
-    since_start = period is snapshot.time.since_start
-    spent = duration(again if since_start else again * ratio)
-    first = (
-        "" if any(of.recompiles for of in functions) else ", all of it first compiles"
-    )
+    is_all = period is since_start
+    rest = f", of which recompiles about {duration(again * (is_all or ratio))}"
+    if not again:
+        recompiled = any(of.recompiles for of in functions)
+        rest = "" if recompiled else ", all of it first compiles"
     yield Finding(
         "compiling",
-        compiled[0].name if compiled else "",
-        f"Compiling {'functions ' * has_operations}took {part(took, period)}"
-        f"{f', of which recompiles about {spent}' if again else first}.",
+        next(iter(spent), ""),
+        f"Compiling {'functions ' * has_operations}took {part(took, period)}{rest}.",
         tuple(
-            f"{function.name}: {duration(function.compile_time * ratio)}"
-            for function in compiled[:_MOST_LINES]
-            if since_start
+            f"{name}: {duration(spent[name] * ratio)}"
+            f"{', and not done yet' * (name in lasts)}"
+            for name in islice(spent, _MOST_LINES)
+            if is_all
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
-
-
-_IS_WORK_DUE = (
-    "It waits for work. If some is due, find the thread that should give it: "
-    "`jaxmon explain --stacks`."
-)
-
-
-def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    """Say that there was nothing to do."""
-    took, now = period.of("idle"), snapshot.time.now
-    if now.work and is_long(now, snapshot.limits):
-        took -= min(now.seconds, took)  # `stalled` tells
-    if took >= snapshot.limits.time_worth * period.seconds:
-        text = f"The program was idle for {part(took, period)}."
-        yield Finding("idle", "", text, (), _IS_WORK_DUE if now.work else "")
 
 
 def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
@@ -339,12 +345,6 @@ def _severity(
     spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
     much = spent > getattr(snapshot.limits, limit) * window
     return TICKET if much else None
-
-
-def part(seconds: float, period: Period) -> str:
-    """Return ``12 s, 10 % of 2 min``."""
-    of_it = share(seconds, period.seconds)
-    return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
 def _time_lost(limits: Limits) -> Alert:
@@ -467,9 +467,6 @@ SYMPTOMS = (
     ),
     _symptom("device", "The device computes.", NOTE, device),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
-    *(
-        _symptom(part.topic, part.sentence, part.urgency, part.judge, part.limit)
-        for part in PARTS
-    ),
+    *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

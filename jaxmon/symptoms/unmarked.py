@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -17,7 +18,7 @@ from jaxmon.symptoms.stalls import is_long
 # for work for as much as the second.
 _MOST_OF_THE_TIME, _IDLE = 0.9, 0.05
 # Calls a second, and the part of all calls, that are worth a word.
-_AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS = 0.1, 0.5
+_AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS, _SEVERAL = 0.1, 0.5, 2
 # Seconds after which a program that called before is said to call nothing.
 _NO_CALL = 10.0
 _MOST_PROCESSES = 2
@@ -32,6 +33,8 @@ def calling(snapshot: Snapshot) -> CallRate:
     if snapshot.steps or snapshot.requests:
         return CallRate()
     if time.call_age is not None and time.call_age >= _NO_CALL:
+        if time.now.function:  # a call that lasts
+            return CallRate()
         only = time.now.called[0] if len(time.now.called) == 1 else ""
         waits = time.now.work and not is_long(time.now, snapshot.limits)
         return CallRate(only, age=time.call_age, place=time.now.place if waits else "")
@@ -42,7 +45,8 @@ def calling(snapshot: Snapshot) -> CallRate:
     function = max(rates, key=rates.__getitem__, default="")
     rate = rates.get(function, 0.0)
     is_most = rate >= _MOST_OF_THE_CALLS * sum(rates.values())
-    is_often = rate >= _AGAIN_AND_AGAIN
+    # Of a single call, which may be in progress, there is no rate.
+    is_often = rate >= max(_AGAIN_AND_AGAIN, _SEVERAL / (time.rates_seconds or inf))
     if not (is_most and is_often):
         return CallRate()
     place = time.since_start.calls(function) if function in packaged else ""

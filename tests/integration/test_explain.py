@@ -102,7 +102,8 @@ def test_nothing_that_runs_is_said(run_dir):
     said, *others = result.err.splitlines()
     assert said == (
         f"Error: no instrumented process is running: no agent in {run_dir}. "
-        "Start one with `jaxmon run PROGRAM`, or set its directory with --run-dir."
+        "Start one with `jaxmon run PROGRAM`, with --report if it ends soon, or set "
+        "its directory with --run-dir."
     )
     # What runs elsewhere on this machine.
     assert all(" an agent in " in line for line in others)

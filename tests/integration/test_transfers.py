@@ -336,6 +336,7 @@ def test_arrays_that_change_with_32_bits_and_those_given_again() -> None:
         jnp.asarray(times), jnp.asarray(times - times[0]), jnp.asarray(rounded)
         jnp.asarray(np.arange(9) + (1 << 40)), jnp.asarray(np.arange(9))
         jnp.asarray(times, jnp.float32)
+        jax.device_put({"times": times, "from": times - times[0]})
         for name, given in (("same", [large] * 4), ("refilled", [other] * 4)):
             function = inside.table(agent).named(name)
             for array in given:
@@ -344,11 +345,13 @@ def test_arrays_that_change_with_32_bits_and_those_given_again() -> None:
                     observe(Sample(function, double, (array, times), {}, None))
         found = inside.transfers(agent).snapshot()
 
-    assert [(loss.function, loss.dtype) for loss in found.narrowed] == [
-        ("", "float64"),
-        ("", "int64"),
-        ("same", "float64"),
-        ("refilled", "float64"),
+    assert [(loss.function, loss.dtype, loss.asked) for loss in found.narrowed] == [
+        ("", "float64", False),
+        ("", "int64", False),
+        ("", "float64", True),
+        ("", "float64", False),
+        ("same", "float64", False),
+        ("refilled", "float64", False),
     ]
     assert found.narrowed[0].share > 0.5
     assert found.narrowed[0].spacing == np.spacing(np.float32(1.7e9)) == 128.0

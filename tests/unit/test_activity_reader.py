@@ -57,6 +57,44 @@ def test_what_runs_for_the_first_time_has_a_name(state: str, expected: str) -> N
     assert found.line.function == caller.code.co_name
 
 
+def test_what_is_traced_is_a_function_that_is_called() -> None:
+    """With the line of its own loop, not that of a loop which calls it."""
+    sites, found, names = CallSites(), [], ["__main__.step"]
+    reader = ActivityReader(jax, sites)
+
+    def layer(x: Any) -> Any:
+        frame = sys._getframe(1)
+        while (
+            frame.f_code
+            is not test_what_is_traced_is_a_function_that_is_called.__code__
+        ):
+            assert frame.f_back is not None
+            frame = frame.f_back
+        for name in names:
+            sites.add(frame, DEVICE, name)
+        ident = threading.get_ident()
+        (stack,) = repeatedly(partial(read_stacks, lambda _: [ident])).values()
+        found.append(reader.read(stack))
+        return x + 1
+
+    def step(x: Any) -> Any:
+        for _ in range(2):
+            x = layer(x)
+        return layer(x)
+
+    for _ in range(1):
+        jax.jit(step)(1.0)
+
+    assert {(of.state, of.function) for of in found} == {("compile", "__main__.step")}
+    names.clear()
+    reader = ActivityReader(jax, CallSites())
+    jax.jit(lambda x: step(x * 2)).lower(1.0)
+    ahead = {of.function.rpartition("<locals>.")[2] for of in found[3:]}
+    assert ahead == {"<lambda>"}  # that of the code, since no call is known
+    first = step.__code__.co_firstlineno
+    assert [of.caller.line for of in found[:3]] == [first + 2, first + 2, 0]
+
+
 def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
     """It is called in Python, too, if it has effects or the call is no fast one."""
     sites = CallSites()

@@ -150,6 +150,8 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     time = {"since_start": idle, "recent": idle, "now": waits}
     (finding,) = [f for f in findings(time=time) if f.topic == "idle"]
     assert "If some is due, find the thread" in finding.action
+    assert text(call_age=180.0, now={**now, "function": "m.step"}) == ""
+    assert text(rates={"m.step": 0.134}, rates_seconds=7.0) == ""
     several = {"called": ["m.step", "m.other"]}
     assert text(call_age=180.0, now=several) == "No call for 3 min."
 

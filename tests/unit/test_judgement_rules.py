@@ -31,6 +31,7 @@ symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; compiled < traced / 2
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
+symptoms/idle.py: _SLACK
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
@@ -48,9 +49,10 @@ symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
-    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; again > took / 2
+    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _SLOW_READ;
+    again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
-    _NO_CALL
+    _NO_CALL; _SEVERAL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;
     _OLDEST_SECONDS; _WINDOWS
 job/comparison.py: WINDOW; WINDOWS; _APART; _AS_LONG; _BEHIND_SECONDS; _BEHIND_STEPS;

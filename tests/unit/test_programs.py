@@ -247,6 +247,21 @@ def test_a_loop_of_python_is_found_in_a_program():
     assert grown is None or grown.ratio < 0.5
 
 
+def adding(w):
+    for _ in range(1500):
+        w = w + jnp.sin(w) * 0.1
+    return w.sum()
+
+
+def test_all_passes_of_a_large_program_are_counted():
+    """Also those behind the operations that its loops are looked for in."""
+    size, found = loop_in(adding)
+
+    assert size > 4000
+    assert found is not None
+    assert (found.times, found.operations) == (1500, size)
+
+
 TABLE = np.ones((150, 150), np.float32)
 
 

@@ -1,5 +1,7 @@
 """Advice on compiles, in exact words."""
 
+from typing import Any
+
 import pytest
 
 from jaxmon.limits import Limits
@@ -411,3 +413,19 @@ def test_arrays_that_lose_values_with_32_bits():
         "An argument of train.step of int64 becomes int32: 86% of the values do not "
         "fit."
     )
+
+
+def test_a_type_that_jax_narrows_is_judged_by_what_is_lost():
+    """A program that asks for float32 means it; one that asks for float64 does not."""
+    warned = {"kind": "dtype_unavailable", "where": "a.py:4", "text": "no float64"}
+    lost = {"place": "a.py:4", "dtype": "float64", "share": 0.9, "asked": True}
+
+    def topics(**parts: Any) -> list[str]:
+        transfers = {"narrowed": parts.get("narrowed", [])}
+        found = findings(transfers=transfers, warnings=parts.get("warnings", []))
+        return [of.topic for of in found]
+
+    assert topics(narrowed=[lost]) == []
+    assert topics(narrowed=[lost], warnings=[warned]) == ["narrowed"]
+    few = {**lost, "share": 0.1}
+    assert topics(narrowed=[few], warnings=[warned]) == ["warning_dtype_unavailable"]

@@ -80,8 +80,8 @@ CASES: dict[str, Case] = {
         ("train.py:31 grew by 1.1 GiB, to 1,100 arrays",),
         (
             "Find what keeps references to the arrays allocated on that line: "
-            "often a list of losses or metrics; store float(x) instead of the "
-            "array. A cache that is still filling looks the same."
+            "often a list of losses or metrics: store numbers, as of float(x), "
+            "instead of arrays. A cache that is still filling looks the same."
         ),
     ),
     "leak that fills the device": (
@@ -105,8 +105,8 @@ CASES: dict[str, Case] = {
         (),
         (
             "Find what keeps references to the arrays allocated on that line: "
-            "often a list of losses or metrics; store float(x) instead of the "
-            "array. A cache that is still filling looks the same."
+            "often a list of losses or metrics: store numbers, as of float(x), "
+            "instead of arrays. A cache that is still filling looks the same."
         ),
     ),
     "fragmented memory": (

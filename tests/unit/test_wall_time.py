@@ -140,6 +140,20 @@ def test_a_thread_that_never_wakes_does_the_same_thing():
     assert (now.longest_before, now.changes) == (1.0, 20)
 
 
+def test_a_function_is_traced_at_changing_lines():
+    """It counts from the first of them; another function begins anew."""
+    calls = {"train.step": CallCount(1, 1)}
+    progress = LineProgress(LatestCalls(lambda: calls))
+    for time in range(10):
+        traced = STEP._replace(state="compile", place=f"model.py:{time}")
+        progress.seen(traced, 1, float(time), cpu=1.0)
+
+    now = progress.describe(10.0)
+    assert (now.place, now.seconds) == ("model.py:9", 9.0)
+    progress.seen(traced._replace(function="train.loss"), 1, 10.0, cpu=1.0)
+    assert progress.describe(11.0).seconds == 1.0
+
+
 def test_a_program_that_calls_gets_on():
     """The same line at every look is progress as long as functions are called."""
     calls = iter(range(1_000))

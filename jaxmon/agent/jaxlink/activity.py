@@ -117,7 +117,7 @@ _RUNNING = {
     "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
     "wrapped": (end("_src", "pmap.py"),),
 }
-_PARKED = (THREADING, "wait")
+_PARKED, _JIT = (THREADING, "wait"), end("_src", "pjit.py")
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
@@ -136,16 +136,16 @@ class Doing(NamedTuple):
         state: one of the constants here; `PYTHON` if it runs, or waits in, anything
             else.
         line: the innermost line of the user's code, from a file if any of it is.
-        function: the label of the jitted function that is being called, if known.
+        function: the label of the jitted function that is called or traced, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
         parked: whether it waits for an event or a condition of `threading`, or data of
             a socket.
         ours: whether it is what we do, on a thread of the program.
-        caller: the line of code that drives the device which has called *line*, empty
-            if that drives it itself, or nothing does.
-        divides: whether it waits for what a pool of `multiprocessing` does for it.
+        caller: the line of code that drives the device, or of the outermost loop that
+            JAX traces, which has called *line*; empty if there is none.
+        divides: whether it waits for what another process of `multiprocessing` does.
         holds_loop: whether a coroutine of the user's has called that, which keeps its
             event loop; then that is the *caller*.
         loop: the line of the outermost loop of the user's that this is in, if any.
@@ -227,8 +227,10 @@ class ActivityReader:
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
         state = state or PYTHON
+        function, caller = self._traced(rest, state, (function, caller))
         divides = parked and _of_pool(stack, "get")
         drives = drives or divides
+        divides = divides or takes_from_process(stack) or _of_pool(stack, "next")
         return Doing(
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
@@ -236,6 +238,25 @@ class ActivityReader:
             loop=self._loop(rest),
             work=work,
         )
+
+    def _traced(
+        self, stack: Stack, state: str, called: tuple[str, SourceLine]
+    ) -> tuple[str, SourceLine]:
+        """Return what JAX traces on *stack* if it compiles, else what is *called*."""
+        if state != COMPILE or not stack:
+            return called
+        (function, _), caller, within, inner = called, _UNKNOWN, _UNKNOWN, stack[0]
+        traces = jits = False
+        for at in stack:
+            if self._kind(at.code) in _NOT_THEIRS:
+                traces = traces or at.code.co_name in _COMPILING
+                jits = jits or at.code.co_filename.endswith(_JIT)
+                continue
+            if traces and (outer := self._runs_first(at) or jits * _label(inner)):
+                function, caller = outer, within
+            inner, traces, jits = at, False, False
+            within = _line(at) if self.loop_at(at.code, at.offset) else within
+        return function, caller
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
         """Return whether a thread that sleeps is parked, and waits for work."""
@@ -334,6 +355,11 @@ class ActivityReader:
             self._kinds.clear()
         self._kinds[file] = kind
         return kind
+
+
+def _label(at: Position) -> str:
+    module = dict.get(at.names, "__name__")
+    return f"{module}.{at.code.co_qualname}" if type(module) is str else ""
 
 
 def _is_generated(at: Position) -> bool:

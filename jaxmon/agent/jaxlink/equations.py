@@ -31,7 +31,7 @@ from jaxmon.host.files import bounded
 
 
 _FEWEST_TIMES = 8
-_MOST_OUTERMOST = 4000
+_MOST_OUTERMOST, _MOST = 4000, 100_000
 _MOST_FILES = 16
 _INSTRUCTION = 2
 
@@ -51,26 +51,31 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
     """
     if not place:
         return None
-    counts = Counter[Any]()
-    for equation in jaxpr.eqns[:_MOST_OUTERMOST]:
-        origin = equation.source_info
-        if origin.traceback is not None:
-            shapes = [getattr(var.aval, "shape", None) for var in equation.outvars]
-            # The derivatives of a line are other equations of the same calls.
-            kind = equation.primitive.name, origin.name_stack, tuple(shapes)
-            counts[origin.traceback, kind] += 1
-    bodies = Counter[tuple[str, int]]()
-    for (calls, _), times in counts.items():
+    first, rest = jaxpr.eqns[:_MOST_OUTERMOST], jaxpr.eqns[_MOST_OUTERMOST:_MOST]
+    counts = Counter(filter(None, map(_origin, first)))
+    bodies, kept = Counter[tuple[str, int]](), {}
+    for origin, times in counts.items():
         if times >= _FEWEST_TIMES:
-            codes, offsets = calls.raw_frames()
+            codes, offsets = origin[1].raw_frames()
             if where := _loop(codes, offsets, place, lines):
                 bodies[where, times] += times
+                kept[where, times] = origin
     if not bodies:
         return None
     (where, times), _ = bodies.most_common(1)[0]
     inside = sum(count for (at, _), count in bodies.items() if at == where)
-    whole = min(len(jaxpr.eqns), _MOST_OUTERMOST)
-    return Unrolled(where, times, inside / whole, len(jaxpr.eqns))
+    body = kept[where, times]
+    times += sum(_origin(of) == body for of in rest if of.primitive.name == body[0])
+    return Unrolled(where, times, inside / len(first), len(jaxpr.eqns))
+
+
+def _origin(equation: Any) -> tuple[str, Any, Any, tuple[Any, ...]] | None:
+    """Return operation, calls that traced it, names and shapes, as far as known."""
+    info = equation.source_info
+    if info.traceback is None:
+        return None
+    shapes = tuple([getattr(var.aval, "shape", None) for var in equation.outvars])
+    return equation.primitive.name, info.traceback, info.name_stack, shapes
 
 
 def _loop(

@@ -57,7 +57,7 @@ _times = iter(perf_counter_ns, None)
 _EMITS, _STEPS = "emit_python_callback", 12
 # The function that makes arrays, and by release its module and that module's name of
 # the module that converts them.
-_CONVERTS = "array"
+_CONVERTS, _PUT = "array", "device_put"
 _CONVERTERS = (
     ("jax._src.numpy.array_constructors", "lax"),
     ("jax._src.numpy.array", "lax"),
@@ -87,6 +87,7 @@ class Loss(NamedTuple):
     dtype: str
     spacing: float
     share: float
+    asked: bool = False
 
 
 def loss_of(array: Any) -> Loss | None:
@@ -114,6 +115,17 @@ def loss_of(array: Any) -> Loss | None:
     at = int(np.flatnonzero(merged)[0])
     share = float(merged.sum() / differ.sum())
     return Loss(str(dtype), float(np.spacing(abs(narrow[at]))), share)
+
+
+def _put(frame: FrameType) -> list[Any]:
+    """Return the arrays that `jax.device_put`, which has called *frame*, was given."""
+    at: FrameType | None = frame
+    while at is not None and at.f_code.co_name != _PUT:
+        at = at.f_back
+    given: Any = None if at is None else at.f_locals.get("x")
+    if type(given) is dict:
+        return [*given.values()]
+    return [*given] if type(given) in {list, tuple} else [given]
 
 
 class ObservedTarget(NamedTuple):
@@ -309,6 +321,8 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device", scalars=scalars)
         if site is None:
             return None
+        if site.how == _PUT:
+            self._look(site, frame)
         self._puts.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
 
@@ -328,8 +342,7 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device")
         if site is None:
             return None
-        if variables.get("dtype") is None:  # else the program asks for it
-            self._look(site, trusted_view(variables.get("object")))
+        self._look(site, frame, asked=variables.get("dtype") is not None)
         nbytes = self._nbytes(sent)
         self._conversions.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
@@ -343,16 +356,17 @@ class TransferHooks:
                 started = (site, passed, count, nbytes, now - site.spent, None)
                 self._note((started, now))
 
-    def _look(self, site: TransferSite, given: Any) -> None:
-        """Look at what is *given* to be an array, the first few times on a line."""
+    def _look(self, site: TransferSite, at: FrameType, *, asked: bool = False) -> None:
+        """Look at what `jnp.array` or `jax.device_put` get, a few times on a line."""
         looks = self._looked.get(id(site), 0)
-        if looks >= _LOOKS or not isinstance(given, np.ndarray) or not site.file:
+        if looks >= _LOOKS or not site.file or self._jax.config.jax_enable_x64:
             return
         self._looked[id(site)] = looks + 1
-        loss = None if self._jax.config.jax_enable_x64 else loss_of(given)
-        if loss is not None:
+        given = _put(at) if site.how == _PUT else [at.f_locals.get("object")]
+        views = [of for of in map(trusted_view, given) if isinstance(of, np.ndarray)]
+        for loss in filter(None, map(loss_of, views)):
             place = f"{display_path(site.file)}:{site.line}"
-            self.narrowed.setdefault(place, loss)
+            self.narrowed.setdefault(place, loss._replace(asked=asked))
 
     def on_profile(
         self, frame: FrameType, original: Callable[..., Any]

@@ -39,11 +39,12 @@ class LookEntry(NamedTuple):
         activity: the activity that the program has marked, empty if none.
         state: what it was doing.
         place: ``file:line`` of the user's code.
-        function: the jitted function that was being called, if known.
+        function: the jitted function that was being called or traced, if known.
         event_loop: whether an event loop waited meanwhile that serves requests.
-        caller: the line of the loop that had called that, empty if it is that itself.
+        caller: the line of the loop that had called that, empty if it is that itself;
+            in a function that was being traced, of the outermost loop of Python there.
         divided: whether it waited for work that is divided: other threads waited there,
-            too, for no lock, or a pool of processes worked for it.
+            too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any.
     """
 

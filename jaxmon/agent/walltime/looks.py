@@ -103,6 +103,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "daemon": thread is not None and thread.daemon,
             "state": (doing := reader.read(stack)).state,
             "place": line_text(doing.line),
+            "function": doing.function,
             "lock": waits_for_lock(stack),
             "needs_threads": needs_threads(stack),
             "barrier": barrier(stack),
@@ -140,7 +141,7 @@ _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
 # Whose line may be called by that of the loop.
-_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT))
+_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE))
 _SEVERAL = 2
 _MOST_PLACES = 10_000
 
@@ -243,7 +244,8 @@ class Looks:
         holds_loop = state == BLOCKED and seen.doing.holds_loop
         loops = holds_loop or (seen.doing.event_loop and self._routes.any())
         caller = self._place(seen.doing.caller) if state in _CALLED else ""
-        divided = state == BLOCKED and self._divides(seen, found)
+        divided = state == DATA_WAIT and seen.doing.divides
+        divided = divided or (state == BLOCKED and self._divides(seen, found))
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
         entry = LookEntry(
             activity, state, place, function, loops, caller, divided=divided, loop=loop
@@ -278,12 +280,8 @@ class Looks:
         there, too, and not for what it is about to give them: a lock, or an event. What
         serves requests waits for its own.
         """
-        there = [
-            other
-            for other in found
-            if other.doing.state == BLOCKED and other.doing.line == seen.doing.line
-        ]
         blocked = [other for other in found if other.doing.state == BLOCKED]
+        there = [of for of in blocked if of.doing.line == seen.doing.line]
         few = len(there) < max(_SEVERAL, len(blocked))
         serving = self._routes.in_progress() if not few else ()
         if few or seen.doing.parked or seen.thread in {of.home for _, of in serving}:

@@ -53,7 +53,7 @@ _DIGITS = 7
 # Of the latest sample in an average, and how long it is believed.
 _WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
 _CHECKED_SECONDS = 1.0
-_MOST_CALLED = 3
+_MOST_CALLED, _MOST_RATES = 3, 12
 # Calls are counted over four to five of these, and at first over less.
 _PAST_SECONDS, _PAST, _SHORTEST_SECONDS = 15.0, 5, 5.0
 # Shorter ones cannot be distinguished.
@@ -292,7 +292,7 @@ class LatestCalls:
             for name, count in self._counts.items()
             if name != OTHER
         }
-        most = sorted(found, key=lambda name: -found[name])[:_MOST_CALLED]
+        most = sorted(found, key=lambda name: -found[name])[:_MOST_RATES]
         return {name: found[name] for name in most if found[name] > 0}
 
     @property
@@ -413,7 +413,7 @@ class Current(NamedTuple):
 
 class LineProgress:
     """
-    Follows how long the program does the same thing without a pause.
+    Follows how long the program does the same without a pause.
 
     The same line may be found at every look although the program gets on, so it counts
     as the same only if the thread has not woken up, or no jitted function was called.
@@ -456,7 +456,12 @@ class LineProgress:
         if current is None:
             self.current = Current(entry, thread, now, work)
             return
-        same = (current.entry, current.thread) == (entry, thread)
+        same = current.thread == thread
+        what, before = ((of.state, of.function) for of in (entry, current.entry))
+        if same and what == before and entry.state == COMPILE and entry.function:
+            # The lines of a function that is being traced change.
+            self.current = current = current._replace(entry=entry)
+        same = same and current.entry == entry
         if same and (cpu < _ASLEEP or not self._called):
             return
         self._called = False
