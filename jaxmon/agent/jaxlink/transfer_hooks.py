@@ -366,7 +366,7 @@ class TransferHooks:
         views = [of for of in map(trusted_view, given) if isinstance(of, np.ndarray)]
         for loss in filter(None, map(loss_of, views)):
             place = f"{display_path(site.file)}:{site.line}"
-            self.narrowed.setdefault(place, loss._replace(asked=asked))
+            self.narrowed.setdefault(place, Loss(*loss[:-1], asked))
 
     def on_profile(
         self, frame: FrameType, original: Callable[..., Any]

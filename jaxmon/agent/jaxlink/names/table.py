@@ -353,6 +353,8 @@ HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.ar
     --yyy jax._src.numpy.array_constructors:array({out object})
     -y--- jax._src.numpy.array:array({out object})
     y---- jax._src.numpy.lax_numpy:array({out object})
+values that 32 bits change, where jax.device_put is given them
+    yyyyy jax._src.api:device_put(x)
 calls of Python by compiled programs | group what puts them into programs | replaced
     -yyyy jax._src.callback.emit_python_callback
     y---- jax._src.interpreters.mlir.emit_python_callback
