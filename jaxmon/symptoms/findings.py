@@ -13,7 +13,6 @@ from jaxmon.symptoms import (
     errors,
     hardware,
     job,
-    loops,
     memory,
     monitoring,
     programs,
@@ -33,7 +32,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, loops, cache, runs, steps, requests, replicas, errors, results),
+    *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
     *(serving, recompiles, programs, time, starts, job, hardware, monitoring),
 )
 

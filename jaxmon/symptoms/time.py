@@ -18,18 +18,19 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, ne
-from jaxmon.symptoms import compiles, loops, memory, recorded
+from jaxmon.symptoms import compiles, memory, programs, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.estimates import (
     EXPLAINED,
     OF_A_LINE,
     at_rest,
+    divided,
     eager_waits,
+    idle,
     reads,
     reads_rarely,
     traced_again,
 )
-from jaxmon.symptoms.idle import divided, idle
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
 from jaxmon.symptoms.symptom import (
@@ -230,7 +231,7 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = period.of("device", "fetch") - eager_waits(snapshot, period)
     now = snapshot.time.now
     lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
-    lasts = lasts or any(loops.first_call(snapshot))
+    lasts = lasts or any(programs.first_call(snapshot))
     if now.state in {"device", "fetch"} and lasts:
         took -= min(now.seconds, took)  # another finding is about that
     if took < snapshot.limits.time_worth * period.seconds:

@@ -28,10 +28,10 @@ symptoms/alert.py: scale
 symptoms/answer.py: 2 * finding.seconds > observed; _LONG; _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
-symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; compiled < traced / 2
+symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
+    compiled < traced / 2
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
-symptoms/idle.py: _SLACK
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
