@@ -48,7 +48,18 @@ class Signatures(Fact):
 
 
 class Compiling(Fact):
-    """Compiles that are running."""
+    """
+    Compiles that are running.
+
+    Attributes:
+        function: that of the oldest, which XLA has had for *oldest_seconds*.
+        equations: of its program, of which *most* come from the line *where*; 0 before
+            it has taken some seconds, and where that is not known.
+    """
 
     count: int = 0
     oldest_seconds: float = 0.0
+    function: str = ""
+    equations: int = 0
+    most: int = 0
+    where: str = ""

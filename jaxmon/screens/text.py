@@ -29,6 +29,7 @@ from jaxmon.screens.notes import notes
 from jaxmon.screens.section import Section
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
+from jaxmon.symptoms.compiles import program_size
 from jaxmon.symptoms.findings import about, verdict
 from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
 from jaxmon.symptoms.symptom import Finding, Urgency
@@ -318,8 +319,9 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
             f"compiling now, for {duration(snapshot.compiling.oldest_seconds)}"
         )
     now, called = snapshot.time.now, call_text(calling(snapshot))
-    if now.state == "compile" and now.function:
-        called = f"Compiling {now.function}. {called}"
+    compiles = f"Compiling {now.function}." if now.state == "compile" else ""
+    if program := program_size(snapshot.compiling) or compiles * bool(now.function):
+        called = f"{program} {called}"
     return [
         heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),

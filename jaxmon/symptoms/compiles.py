@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog
+from jaxmon.facts.cache import Compiling
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -63,10 +64,18 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
             "compile_stuck",
             "",
             f"A {text}",
-            (),
+            tuple(filter(None, (program_size(compiling),))),
             "Large unrolled loops compile slowly: use jax.lax.scan. If other "
             "processes are waiting too, check which rank runs a different program.",
         )
+
+
+def program_size(of: Compiling) -> str:
+    """Return what XLA compiles, and where most of that comes from; empty if unknown."""
+    if not of.equations:
+        return ""
+    most = f", {of.most:,} of them from {of.where}" if of.where else ""
+    return f"XLA compiles {of.function}: {of.equations:,} equations{most}."
 
 
 def _running_long(facts: HostFacts) -> Iterator[Reason]:

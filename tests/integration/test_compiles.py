@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,10 @@ import pytest
 import jaxmon
 from jaxmon import catalog
 from jaxmon.agent import Agent
+from jaxmon.agent.compiles import misses
+from jaxmon.agent.jaxlink import patches
 from jaxmon.agent.tracing.part import TraceMistakes
+from jaxmon.host.sources import display_path
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
 
@@ -53,6 +57,54 @@ def test_a_thread_may_end_with_a_failed_compile(agent: Agent) -> None:
     thread.join()
 
     assert value(agent, COMPILES, outcome="failed") == 1
+
+
+def test_a_compile_in_progress_says_what_it_is_of(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While XLA has it: how many equations, and which line most of them are from."""
+    monkeypatch.setattr(misses, "_LONG_SECONDS", 0.0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def unrolled(x: Any) -> Any:
+        for _ in range(50):
+            x = jnp.sin(x) * 3  # most
+        return x + 1
+
+    def compiling() -> Any:
+        return inside.overview(agent)["compiling"]
+
+    equations = jax.make_jaxpr(unrolled)(1.0).jaxpr.eqns
+    thread = threading.Thread(target=jax.jit(unrolled), args=(1.0,))
+    with monkeypatch.context() as patched:
+        for place in patches.builds(jax):
+            patched.setattr(*place, after(getattr(*place), begun, go_on))
+        thread.start()
+        try:
+            assert begun.wait(60)
+            found = compiling()
+        finally:
+            go_on.set()
+            thread.join()
+    line = unrolled.__code__.co_firstlineno + 2
+    assert found["count"] == 1
+    assert found["function"].endswith("unrolled")
+    assert (found["equations"], found["most"]) == (len(equations), 100)
+    assert found["where"] == f"{display_path(__file__)}:{line}"
+    assert compiling()["count"] == 0
+
+
+def after(
+    original: Callable[..., Any], begun: threading.Event, go_on: threading.Event
+) -> Callable[..., Any]:
+    """Return *original*, which sets *begun* and waits for *go_on* before it runs."""
+
+    def held(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
+        go_on.wait(60)
+        return original(*args, **kwargs)
+
+    return held
 
 
 def test_pages_while_compiling_call_nothing_failed(agent: Agent) -> None:

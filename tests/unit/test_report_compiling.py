@@ -19,10 +19,19 @@ STORM = int(Limits().recompile_storm)
 
 CASES: dict[str, Case] = {
     "compile stuck": (
-        {"compiling": {"count": 1, "oldest_seconds": 1000}},
+        {
+            "compiling": {
+                "count": 1,
+                "oldest_seconds": 1000,
+                "function": "m.f",
+                "equations": 41_000,
+                "most": 38_000,
+                "where": "model.py:88",
+            }
+        },
         [],
         "A compile has been running for 16 min 40 s.",
-        (),
+        ("XLA compiles m.f: 41,000 equations, 38,000 of them from model.py:88.",),
         (
             "Large unrolled loops compile slowly: use jax.lax.scan. If other "
             "processes are waiting too, check which rank runs a different program."

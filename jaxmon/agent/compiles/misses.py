@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.listeners import ending
 from jaxmon.agent.part import Part
-from jaxmon.clocks import perf_counter
+from jaxmon.clocks import monotonic, perf_counter
 from jaxmon.exposition.families import Family
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import End, noting, now
@@ -47,11 +47,18 @@ from jaxmon.tuples import NamedTuple
 if TYPE_CHECKING:
     from jaxmon.agent.jaxlink.arguments import Missed
     from jaxmon.agent.recompiles.finder import PendingCause
+    from jaxmon.facts.cache import Compiling
     from jaxmon.otel.traces.spans import CompileSpan
 
 
+# From then on it is counted what a compile is of, and for how long at most.
+_LONG_SECONDS, _READ_SECONDS = 2.0, 0.2
 SLOW_SECONDS = 1.0
 """What a compile that no request waits for must take to be an event."""
+
+
+def _nothing() -> None:
+    """Return the jaxpr of a program of which none was seen."""
 
 
 class Compile:
@@ -65,6 +72,8 @@ class Compile:
 
     Attributes:
         pending: why a call caused it.
+        jaxpr: returns what JAX has lowered, `None` if that is gone.
+        size: equations of it, once counted: all, most from one line, and that line.
         began: when that call started, or it did, on the performance counter.
         started: when it did, without what we looked for before.
         looked_up: whether the persistent cache was checked.
@@ -78,7 +87,7 @@ class Compile:
     __slots__ = (
         *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
         *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
-        *("started", "thread"),
+        *("jaxpr", "size", "started", "thread"),
     )
 
     def __init__(
@@ -90,6 +99,8 @@ class Compile:
         self.thread = get_ident()
         self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
+        self.jaxpr: Callable[[], Any] = _nothing
+        self.size: tuple[int, int, str] | None = None
         self.looked_up = False
         self.hit = False
         self.built = False
@@ -101,6 +112,14 @@ class Compile:
         # Number of looks at the stacks in progress at its end.
         self._looks: list[int] = []
         self.started = self.began = now()
+
+    @property
+    def age(self) -> float:
+        """
+        Seconds since it started; 0 where the program has replaced the clock by one that
+        returns NaN.
+        """
+        return max(0.0, now() - self.started)
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a callable to be called once in place of *original*."""
@@ -190,6 +209,27 @@ class _MissThread(threading.local):
         self.calls: dict[int, Miss] = {}
 
 
+def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
+    """
+    Return the compiles that are *running*, and how large the first is, once it takes
+    long: on this thread, 1 µs per equation.
+    """
+    from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
+
+    if not running:
+        return Compiling(0, 0.0)
+    oldest, size = running[0], (0, 0, "")
+    if oldest.age > _LONG_SECONDS and not oldest.function.internal:
+        from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as above
+        from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
+
+        if oldest.size is None and (jaxpr := oldest.jaxpr()) is not None:
+            reader = EquationReader(SourceLineFinder(jax), monotonic() + _READ_SECONDS)
+            oldest.size = reader.heaviest(jaxpr, oldest.function.place)
+        size = oldest.size or size
+    return Compiling(len(running), oldest.age, oldest.function.name, *size)
+
+
 class CompileThread(threading.local):
     """
     What a thread compiles.
@@ -197,12 +237,20 @@ class CompileThread(threading.local):
     Attributes:
         latest: the compile that started last and has not been reported.
         phases: by name, the function traced or lowered last, and its seconds.
+        lowered: the function lowered last, and what returns its jaxpr.
     """
 
     latest: Compile | None = None
+    lowered: tuple[Function, Callable[[], Any]] | None = None
 
     def __init__(self) -> None:
         self.phases: dict[str, tuple[Function, float]] = {}
+
+    def begin(self, compile_: Compile) -> None:
+        """Note the latest compile, and what it compiles."""
+        self.latest, lowered = compile_, self.lowered
+        if lowered is not None and lowered[0] is compile_.function:
+            compile_.jaxpr = lowered[1]
 
     def seconds(self, phase: str, function: Function) -> float | None:
         """Return what the last *phase* took, once; `None` if of another *function*."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from jaxmon.agent.compiles.misses import (
     Miss,
     Misses,
     add_event,
+    progress,
 )
 from jaxmon.agent.context import Built, Context
 from jaxmon.agent.functions import UNKNOWN, CompilePhases, Function, active, by_value
@@ -31,6 +33,7 @@ from jaxmon.agent.jaxlink.frames import (
     CurrentCall,
     Jitted,
     StackProgram,
+    bare,
     executable_at,
     is_nested,
     lowered_at,
@@ -171,7 +174,8 @@ class Compiles(Part):
                 check()
             if self._observers.tracer is not None:
                 self._spans.begins(compile_)
-            self._thread.latest = self._unsettled[id(compile_)] = compile_
+            self._unsettled[id(compile_)] = compile_
+            self._thread.begin(compile_)
             compile_.started = now()
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -226,6 +230,8 @@ class Compiles(Part):
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
+            if jaxpr is not None:
+                self._thread.lowered = function, weakref.ref(jaxpr)
             for observe in self._lowered:
                 observe(function, frame, jaxpr)
 
@@ -323,20 +329,18 @@ class Compiles(Part):
         return Explanation({"compiling": self._progress})
 
     def _progress(self) -> Compiling:
-        from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
-
-        return Compiling(*self.in_progress()[:2])
+        return progress(self._jax, self._running())
 
     def in_progress(self) -> tuple[int, float, str]:
         """Return the number of compiles in progress, and age and name of the oldest."""
-        running = [
-            compile_ for compile_ in list(self._unsettled.values()) if not compile_.end
-        ]
+        running = self._running()
         if not running:
             return 0, 0.0, ""
-        oldest = min(running, key=lambda compile_: compile_.started)
-        # The program may have replaced the clock; in this order, NaN is 0 as well.
-        return len(running), max(0.0, now() - oldest.started), oldest.function.name
+        return len(running), running[0].age, running[0].function.name
+
+    def _running(self) -> list[Compile]:
+        running = [of for of in list(self._unsettled.values()) if not of.end]
+        return sorted(running, key=lambda of: of.started)
 
     def settle(self) -> None:
         """
@@ -461,7 +465,7 @@ class Compiles(Part):
             self._remember(program.jitted, function)
             return function
         if program.source is None:
-            return self._table.by_short_name(_bare(name or UNKNOWN))
+            return self._table.by_short_name(bare(name or UNKNOWN))
         return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
@@ -490,11 +494,3 @@ def _is_on(frame: FrameType | None, wanted: int) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _bare(name: str) -> str:
-    """Return ``f`` for ``jit(f)`` and ``pmap(f)``."""
-    for wrapper in ("jit", "pmap"):
-        if name.startswith(f"{wrapper}(") and name.endswith(")"):
-            return name[len(wrapper) + 1 : -1]
-    return name

@@ -154,11 +154,8 @@ class EquationReader:
         """
         if jaxpr is None:
             return CompiledProgram(unknown="JAX has let go of its jaxpr")
-        self._place, self._stacks = place, {}
-        self._left = _MOST_EQUATIONS
-        self._counts = defaultdict[_Calls, Counter[str]](Counter)
         try:
-            self._walk(jaxpr, (), "", _MOST_DEPTH)
+            self._count(jaxpr, place)
             constants = captured(jaxpr, self._lines)
         except AttributeError as error:
             interrupts.pass_on(error)
@@ -171,6 +168,27 @@ class EquationReader:
             captured=constants,
             unrolled=unrolled(jaxpr, place, self._lines),
         )
+
+    def heaviest(self, jaxpr: Any, place: str) -> tuple[int, int, str]:
+        """
+        Return the number of equations in *jaxpr*, of a function defined at *place*, and
+        how many come from which line of the user's, at most.
+        """
+        self._count(jaxpr, place)
+        lines = Counter[_Place]()
+        for calls, counts in self._counts.items():
+            if calls:
+                lines[calls[-1]] += counts.total()
+        total = sum(counts.total() for counts in self._counts.values())
+        for (file, line, _), most in lines.most_common(1):
+            return total, most, f"{sources.display_path(file)}:{line}"
+        return total, 0, ""
+
+    def _count(self, jaxpr: Any, place: str) -> None:
+        self._place, self._stacks = place, {}
+        self._left = _MOST_EQUATIONS
+        self._counts = defaultdict[_Calls, Counter[str]](Counter)
+        self._walk(jaxpr, (), "", _MOST_DEPTH)
 
     def _walk(self, jaxpr: Any, base: _Calls, name: str, depth: int) -> None:
         """Count what is in *jaxpr*, of the jitted function *name*, called by *base*."""

@@ -311,6 +311,14 @@ def program_at(frame: FrameType | None) -> StackProgram:
     return StackProgram(None, source_location(source), program)
 
 
+def bare(name: str) -> str:
+    """Return ``f`` for ``jit(f)`` and ``pmap(f)``."""
+    for wrapper in ("jit", "pmap"):
+        if name.startswith(f"{wrapper}(") and name.endswith(")"):
+            return name[len(wrapper) + 1 : -1]
+    return name
+
+
 def name_at(frame: FrameType) -> str | None:
     """Return the program's name in the caller of ``compile_or_get_cached``."""
     variables = frame.f_locals
