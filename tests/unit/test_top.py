@@ -143,6 +143,24 @@ def test_processes_are_sorted(order: str, expected: str) -> None:
     assert order in ORDERS
 
 
+def test_who_reads_the_end_stays_there() -> None:
+    """A process reports more while it runs; above the end, nothing moves."""
+    state = State(opened=True)
+    state.fit(30, 10)
+    state.press("down", [])
+    state.fit(40, 10)
+    assert (state.scrolled, state.most) == (1, 30)
+    state.press("end", [])
+    state.fit(45, 10)
+    assert state.scrolled == state.most == 35
+    state.press("up", [])
+    state.fit(50, 10)
+    assert state.scrolled == 34
+    state.fit(5, 10)
+    state.fit(50, 10)
+    assert state.scrolled == 0
+
+
 def test_the_mark_stays_with_its_process() -> None:
     """However processes are sorted, the same one is marked, and opened."""
     state, processes = State(), host(4).processes()

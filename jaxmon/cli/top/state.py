@@ -95,6 +95,12 @@ class State:
         numbers = [process.number for process in processes]
         return numbers.index(self.chosen) if self.chosen in numbers else 0
 
+    def fit(self, lines: int, room: int) -> None:
+        """Scroll no farther than *lines* need; what is at the end stays there."""
+        follows = 0 < self.most == self.scrolled
+        self.page, self.most = max(room - 1, 1), max(lines - room, 0)
+        self.scrolled = self.most if follows else min(self.scrolled, self.most)
+
     def press(self, key: str, processes: Sequence[ProcessView]) -> bool:
         """Do what *key* is for; return whether to go on."""
         if key == "q":

@@ -199,8 +199,7 @@ def process_view(
     ]
     body = list(_body(last, width))
     room = max(height - len(head) - 1, 1)
-    state.page, state.most = max(room - 1, 1), max(len(body) - room, 0)
-    state.scrolled = min(state.scrolled, state.most)
+    state.fit(len(body), room)
     visible = body[state.scrolled : state.scrolled + room]
     if (rest := state.most - state.scrolled) > 0:
         visible[-1] = line((f"... {rest + 1} more lines below", QUIET))
