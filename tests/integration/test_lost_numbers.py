@@ -14,6 +14,7 @@ from tests.helpers.processes import ROOT
 PROGRAM = "tests/programs/lost_numbers.py"
 SECONDS = "10"
 
+pytest.importorskip("optax")
 pytestmark = pytest.mark.ground_truth
 
 
