@@ -48,9 +48,10 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
             "unrolled",
             function.name,
             f"Compiling {function.name} took {duration(took)}, "
-            f"{share_of_time(took, observed)}: a Python loop at "
-            f"{loop.where} puts its body into the program {times(loop.times)}, "
-            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
+            f"{share_of_time(took, observed)}: a Python loop at {loop.where}"
+            f"{loop.inner and f', with one at {loop.inner},'} puts its body into the "
+            f"program {times(loop.times)}, {share(loop.ratio, 1)} of its "
+            f"{loop.operations:,} operations.",
             (),
             f"Use {_ONCE}",
             where=loop.where,
