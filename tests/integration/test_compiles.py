@@ -66,8 +66,8 @@ def test_a_compile_in_progress_says_what_it_is_of(
     monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
     """
-    While XLA has it: how many equations, and which line most of them are from; also by
-    `jaxmon compiles`, which has no program to show yet.
+    While XLA has it: how many equations, and which line most of them are from, and what
+    is of constants only; also by `jaxmon compiles`, which has no program to show yet.
     """
     monkeypatch.setattr(misses, "_LONG_SECONDS", 0.0)
     begun, go_on = threading.Event(), threading.Event()
@@ -75,8 +75,9 @@ def test_a_compile_in_progress_says_what_it_is_of(
     def unrolled(x: Any) -> Any:
         for _ in range(50):
             x = jnp.sin(x) * 3  # most
-        return x + 1
+        return x + jax.lax.cumsum(jnp.asarray(table))
 
+    table = np.ones(2000, np.float32)
     equations = jax.make_jaxpr(unrolled)(1.0).jaxpr.eqns
     thread = threading.Thread(target=jax.jit(unrolled), args=(1.0,))
     with instrumented(socket=True) as agent, monkeypatch.context() as patched:
@@ -96,6 +97,7 @@ def test_a_compile_in_progress_says_what_it_is_of(
     assert found["function"].endswith("unrolled")
     assert (found["equations"], found["most"]) == (len(equations), 100)
     assert found["where"] == f"{display_path(__file__)}:{line}"
+    assert found["folded"]["operation"] == "cumsum"
     assert shown.exit_code == 0, shown.output
     most = f"{len(equations)} equations, 100 of them from {found['where']}."
     assert most in " ".join(shown.output.split())

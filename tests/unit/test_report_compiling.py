@@ -260,6 +260,32 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
 
 @pytest.mark.parametrize(
     ("steps", "seconds", "is_found"),
+    [(2_000_000, 8.0, True), (200_000, 8.0, False), (2_000_000, 0.5, False)],
+)
+def test_a_compile_in_progress_may_compute_constants(steps, seconds, is_found):
+    """As long as what it does with them may take that long."""
+    cumsum = {"where": "a.py:9", "operation": "cumsum", "constant": "float32[400,400]"}
+    found = findings(
+        functions={},
+        compiling={
+            "count": 1,
+            "oldest_seconds": seconds,
+            "function": "train.step",
+            "folded": {**cumsum, "steps": steps},
+        },
+        process={"observed_seconds": 20.0, "now": 1000.0},
+    )
+
+    assert [of.where for of in found if of.topic == "folded"] == ["a.py:9"] * is_found
+    if is_found:
+        assert found[0].verdict.startswith(
+            "XLA has been compiling train.step for 8.0 s: it may be computing cumsum "
+            "at a.py:9 meanwhile, element by element, because it needs no argument"
+        )
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "is_found"),
     [(2_000_000, 8.0, True), (200_000, 8.0, False), (90_000, 0.5, False)],
 )
 def test_constants_may_be_most_of_a_compile(steps, seconds, is_found):
