@@ -75,12 +75,15 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
     where = max(filter(None, traced), key=traced.__getitem__, default="")
     part = max(limits.unrolled_time * snapshot.process.observed_seconds, SHORT_SECONDS)
     if where and took >= part and traced[where] >= limits.unrolled_ratio * whole:
+        of_it, by_xla = f"for {duration(traced[where])} of it, ", ""
+        if snapshot.compiling.function == now.function:
+            age = snapshot.compiling.oldest_seconds
+            of_it, by_xla = "", f"; XLA has had the program for {duration(age)}"
         yield Finding(
             "unrolled",
             now.function,
-            f"Compiling {now.function} has taken {duration(took)} so far: for "
-            f"{duration(traced[where])} of it, JAX traced the Python loop around "
-            f"{where}, pass by pass.",
+            f"Compiling {now.function} has taken {duration(took)} so far: {of_it}"
+            f"JAX traced the Python loop around {where}, pass by pass{by_xla}.",
             (),
             "The program gets the body once for each pass. If there are many, use "
             f"{_ONCE}",
