@@ -73,7 +73,7 @@ class Compile:
 
     Attributes:
         pending: why a call caused it.
-        jaxpr: returns what JAX has lowered, `None` if that is gone.
+        lowered: returns what JAX has lowered, `None` if that is gone.
         size: equations of it, once counted: all, most from one line, and that line; and
             what is done with constants.
         began: when that call started, or it did, on the performance counter.
@@ -89,7 +89,7 @@ class Compile:
     __slots__ = (
         *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
         *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
-        *("jaxpr", "size", "started", "thread"),
+        *("lowered", "size", "started", "thread"),
     )
 
     def __init__(
@@ -101,7 +101,7 @@ class Compile:
         self.thread = get_ident()
         self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
-        self.jaxpr: Callable[[], Any] = _nothing
+        self.lowered: Callable[[], Any] = _nothing
         self.size: tuple[int, int, str, Folded | None] | None = None
         self.looked_up = False
         self.hit = False
@@ -226,7 +226,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
-        if oldest.size is None and (jaxpr := oldest.jaxpr()) is not None:
+        if oldest.size is None and (jaxpr := oldest.lowered()) is not None:
             lines = SourceLineFinder(jax)
             reader = EquationReader(lines, monotonic() + _READ_SECONDS)
             counted = reader.heaviest(jaxpr, oldest.function.place)
@@ -256,7 +256,7 @@ class CompileThread(threading.local):
         """Note the latest compile, and what it compiles."""
         self.latest, lowered = compile_, self.lowered
         if lowered is not None and lowered[0] is compile_.function:
-            compile_.jaxpr = lowered[1]
+            compile_.lowered = lowered[1]
 
     def seconds(self, phase: str, function: Function) -> float | None:
         """Return what the last *phase* took, once; `None` if of another *function*."""
