@@ -59,7 +59,10 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
     counts = Counter(filter(None, map(_origin, first)))
     inside, nested = Counter[str](), dict[Any, tuple[str, ...]]()
     bodies = defaultdict[str, list[_Origin]](list)
+    totals = Counter(origin[1] for origin in counts.elements())
     for origin, times in counts.items():
+        if totals[origin[1]] == 1:
+            continue
         is_first = origin[1] not in nested
         if is_first:
             codes, offsets = origin[1].raw_frames()
@@ -102,8 +105,9 @@ def _loops(
             return ()
         file, first = code.co_filename, code.co_firstlineno
         if lines.is_user(file) and not sources.package_of(file):
-            at = _line_of(code, offset) or 0
-            if any(first <= begin <= at <= end for begin, end in _bodies(file)):
+            bodies = [body for body in _bodies(file) if first <= body[0]]
+            at = (_line_of(code, offset) or 0) if bodies else 0
+            if any(begin <= at <= end for begin, end in bodies):
                 found.append(f"{sources.display_path(file)}:{at}")
             if f"{sources.display_path(file)}:{first}" == place:
                 return tuple(dict.fromkeys(reversed(found)))
