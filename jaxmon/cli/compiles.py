@@ -30,6 +30,7 @@ from jaxmon.host.formats.layout import counted, duration, share
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
+    from jaxmon.facts.cache import Compiling
     from jaxmon.facts.programs import CompiledProgram
     from jaxmon.preflight.compiled.view import ProcessPrograms
     from jaxmon.preflight.profile.passes import CompileTimes, TracedCompile
@@ -71,7 +72,7 @@ def command(
         page: Write a page to this file, too: flame charts by line, and both programs.
 
     Exit codes:
-      0 the programs were printed
+      0 the programs were printed, or what a process without any is compiling
       1 no instrumented process is running, it does not respond, or has no programs
       2 --worker names none or several, or --function no loaded program
 
@@ -88,7 +89,10 @@ def command(
     from jaxmon.screens.text import heading
 
     chosen = pick(worker, run_dir)
-    found = _programs(chosen, function)
+    now = read(chosen.overview)
+    if (found := _programs(chosen, function)) is None:
+        _in_progress(now.compiling, chosen.number, as_json=as_json)
+        return
     if page is not None:
         from jaxmon.host.files import whole
         from jaxmon.preflight.compiled.page import render
@@ -99,13 +103,29 @@ def command(
         output.document(view.document(found))
         return
     width = output.report_width()
-    output.line(heading(read(chosen.overview).process, chosen.number, width))
+    output.line(heading(now.process, chosen.number, width))
     output.line()
     output.lines(view.text(found, width))
 
 
-def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms:
-    """Return the programs of *worker*, and the costs of those of *function*."""
+def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
+    """Print what a process without programs compiles."""
+    from jaxmon.facts.record import encoded
+    from jaxmon.symptoms.compiles import program_size
+
+    if not now.count:
+        msg = f"worker {worker} has no loaded program of its user's functions"
+        raise CommandError(msg)
+    text = f"Compiling {now.function} for {duration(now.oldest_seconds)} so far."
+    text = f"{text} {program_size(now)}".rstrip()
+    output.result({"compiling": encoded(now)}, [text], as_json=as_json)
+
+
+def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | None:
+    """
+    Return the programs of *worker*, and the costs of those of *function*; `None` if it
+    has none.
+    """
     from jaxmon.facts.programs import read
     from jaxmon.facts.reader import mapping
     from jaxmon.preflight.compiled.costs import ProgramCosts
@@ -118,8 +138,7 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms:
         raise CommandError(msg) from error
     programs = by_cost(loaded.programs)
     if not programs:
-        msg = f"worker {worker.number} has no loaded program of its user's functions"
-        raise CommandError(msg)
+        return None
     name = _chosen(programs, function)
     same = [program for program in programs if program.function == name]
     same = sorted(same, key=lambda program: -program.finished)[:2]

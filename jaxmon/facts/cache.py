@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.functions import Obstacle, Requests
+from jaxmon.facts.functions import Folded, Obstacle, Requests
 from jaxmon.facts.record import NOTHING, Fact
 
 
@@ -55,6 +55,7 @@ class Compiling(Fact):
         function: that of the oldest, which XLA has had for *oldest_seconds*.
         equations: of its program, of which *most* come from the line *where*; 0 before
             it has taken some seconds, and where that is not known.
+        folded: what it does with constants, which XLA may be computing.
     """
 
     count: int = 0
@@ -63,3 +64,4 @@ class Compiling(Fact):
     equations: int = 0
     most: int = 0
     where: str = ""
+    folded: Folded | None = None

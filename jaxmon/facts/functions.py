@@ -199,13 +199,15 @@ class Keys(Fact):
 class Unrolled(Fact):
     """
     A loop of Python that JAX traced into a program: *where* its body is called from,
-    how many *times* it is there, and which *ratio* of all *operations*, as traced.
+    how many *times* it is there, and which *ratio* of all *operations*, as traced. If
+    all of it is in a second loop, *inner* is where, and *times* of both together.
     """
 
     where: str = ""
     times: int = 0
     ratio: float = 0.0
     operations: int = 0
+    inner: str = ""
 
 
 class Folded(Fact):

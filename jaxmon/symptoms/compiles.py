@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.cache import Compiling
-from jaxmon.facts.functions import FunctionFact
+from jaxmon.facts.functions import Folded, FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -144,8 +144,14 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _folded(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs whose compile computes operations on constants."""
+    """Detect programs whose compile computes operations on constants, or may do so."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
+    now = snapshot.compiling
+    age, found = now.oldest_seconds, now.folded
+    if found and part <= age <= found.steps / limits.folded_steps:
+        so_far = f"XLA has been compiling {now.function} for {duration(age)}: it may be"
+        yield _of_constants(found, now.function, so_far, "computing", 0.0)
     for function in snapshot.users:
         found = function.program.folded
         if found is None:
@@ -153,23 +159,29 @@ def _folded(snapshot: Snapshot) -> Iterator[Finding]:
         took = function.compile_time / max(function.built, 1)
         few = found.steps < limits.folded_steps * took
         took *= min(found.programs, function.built)
-        part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
         if few or took < part:
             continue
-        where = f" at {found.where}" if found.where else ""
-        yield Finding(
-            "folded",
-            function.name,
-            f"Compiling {function.name} took {duration(took)}, "
-            f"{share_of_time(took, observed)}: XLA computes {found.operation}{where} "
-            "meanwhile, element by element, because it needs no argument, only "
-            f"constants: {found.constant} and what is made of it.",
-            (f"called from {', '.join(found.callers)}",) if found.callers else (),
-            "Pass the array as an argument of the jitted function; or compute what "
-            "depends on it alone once, outside, and pass the result.",
-            where=found.where,
-            seconds=took,
-        )
+        all_of_it = f"{duration(took)}, {share_of_time(took, observed)}: XLA"
+        compiled = f"Compiling {function.name} took {all_of_it}"
+        yield _of_constants(found, function.name, compiled, "computes", took)
+
+
+def _of_constants(
+    found: Folded, function: str, compiled: str, computes: str, seconds: float
+) -> Finding:
+    where = f" at {found.where}" if found.where else ""
+    return Finding(
+        "folded",
+        function,
+        f"{compiled} {computes} {found.operation}{where} meanwhile, element by "
+        "element, because it needs no argument, only constants: "
+        f"{found.constant} and what is made of it.",
+        (f"called from {', '.join(found.callers)}",) if found.callers else (),
+        "Pass the array as an argument of the jitted function; or compute what depends "
+        "on it alone once, outside, and pass the result.",
+        where=found.where,
+        seconds=seconds,
+    )
 
 
 def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:

@@ -48,9 +48,10 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
             "unrolled",
             function.name,
             f"Compiling {function.name} took {duration(took)}, "
-            f"{share_of_time(took, observed)}: a Python loop at "
-            f"{loop.where} puts its body into the program {times(loop.times)}, "
-            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
+            f"{share_of_time(took, observed)}: a Python loop at {loop.where}"
+            f"{loop.inner and f', with one at {loop.inner},'} puts its body into the "
+            f"program {times(loop.times)}, {share(loop.ratio, 1)} of its "
+            f"{loop.operations:,} operations.",
             (),
             f"Use {_ONCE}",
             where=loop.where,
@@ -74,12 +75,15 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
     where = max(filter(None, traced), key=traced.__getitem__, default="")
     part = max(limits.unrolled_time * snapshot.process.observed_seconds, SHORT_SECONDS)
     if where and took >= part and traced[where] >= limits.unrolled_ratio * whole:
+        of_it, by_xla = f"for {duration(traced[where])} of it, ", ""
+        if snapshot.compiling.function == now.function:
+            age = snapshot.compiling.oldest_seconds
+            of_it, by_xla = "", f"; XLA has had the program for {duration(age)}"
         yield Finding(
             "unrolled",
             now.function,
-            f"Compiling {now.function} has taken {duration(took)} so far: for "
-            f"{duration(traced[where])} of it, JAX traced the Python loop around "
-            f"{where}, pass by pass.",
+            f"Compiling {now.function} has taken {duration(took)} so far: {of_it}"
+            f"JAX traced the Python loop around {where}, pass by pass{by_xla}.",
             (),
             "The program gets the body once for each pass. If there are many, use "
             f"{_ONCE}",

@@ -4,12 +4,14 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import jaxmon
 from jaxmon import catalog
@@ -17,6 +19,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.compiles import misses
 from jaxmon.agent.jaxlink import patches
 from jaxmon.agent.tracing.part import TraceMistakes
+from jaxmon.cli.main import main
 from jaxmon.host.sources import display_path
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
@@ -60,38 +63,44 @@ def test_a_thread_may_end_with_a_failed_compile(agent: Agent) -> None:
 
 
 def test_a_compile_in_progress_says_what_it_is_of(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
-    """While XLA has it: how many equations, and which line most of them are from."""
+    """
+    While XLA has it: how many equations, and which line most of them are from, and what
+    is of constants only; also by `jaxmon compiles`, which has no program to show yet.
+    """
     monkeypatch.setattr(misses, "_LONG_SECONDS", 0.0)
     begun, go_on = threading.Event(), threading.Event()
 
     def unrolled(x: Any) -> Any:
         for _ in range(50):
             x = jnp.sin(x) * 3  # most
-        return x + 1
+        return x + jax.lax.cumsum(jnp.asarray(table))
 
-    def compiling() -> Any:
-        return inside.overview(agent)["compiling"]
-
+    table = np.ones(2000, np.float32)
     equations = jax.make_jaxpr(unrolled)(1.0).jaxpr.eqns
     thread = threading.Thread(target=jax.jit(unrolled), args=(1.0,))
-    with monkeypatch.context() as patched:
+    with instrumented(socket=True) as agent, monkeypatch.context() as patched:
         for place in patches.builds(jax):
             patched.setattr(*place, after(getattr(*place), begun, go_on))
         thread.start()
         try:
             assert begun.wait(60)
-            found = compiling()
+            found = inside.overview(agent)["compiling"]
+            shown = CliRunner().invoke(main, ["compiles", "--run-dir", str(run_dir)])
         finally:
             go_on.set()
             thread.join()
+        assert inside.overview(agent)["compiling"]["count"] == 0
     line = unrolled.__code__.co_firstlineno + 2
     assert found["count"] == 1
     assert found["function"].endswith("unrolled")
     assert (found["equations"], found["most"]) == (len(equations), 100)
     assert found["where"] == f"{display_path(__file__)}:{line}"
-    assert compiling()["count"] == 0
+    assert found["folded"]["operation"] == "cumsum"
+    assert shown.exit_code == 0, shown.output
+    most = f"{len(equations)} equations, 100 of them from {found['where']}."
+    assert most in " ".join(shown.output.split())
 
 
 def after(

@@ -247,6 +247,63 @@ def test_a_loop_of_python_is_found_in_a_program():
     assert grown is None or grown.ratio < 0.5
 
 
+def layers(w, passes=5):
+    for _ in range(passes):
+        w = jnp.tanh(w @ w)
+    return w
+
+
+def repeated(w):
+    for _ in range(20):
+        w = w - layers(w)  # the outer line
+    return w.sum()
+
+
+def alternating(w):
+    for _ in range(20):
+        w = layers(w)
+    return w.sum()
+
+
+def second(fun):
+    def derived(w):
+        return jax.jvp(lambda w: jax.jvp(fun, (w,), (w,))[1], (w,), (w,))[1]
+
+    return derived
+
+
+def test_derivatives_of_a_pass_are_no_passes():
+    """Few passes, derived often, are no large loop; of many, all are counted once."""
+    code = layers.__code__
+    place = f"{display_path(code.co_filename)}:{code.co_firstlineno}"
+
+    def found(passes, derive):
+        fun = second(second(lambda w: layers(w, passes).sum()))
+        jaxpr = jax.make_jaxpr(derive(fun))(jnp.eye(3)).jaxpr
+        return unrolled(jaxpr, place, SourceLineFinder(jax))
+
+    for derive in (lambda fun: fun, jax.grad):
+        assert found(5, derive) is None
+    loop = found(30, lambda fun: fun)
+    assert loop is not None
+    assert loop.times == 30
+
+
+def test_a_loop_that_calls_a_loop_is_the_one_to_change():
+    """The outer line and its passes; both lines if all is in both loops."""
+    _, outer = loop_in(repeated)
+    _, both = loop_in(alternating)
+
+    assert outer is not None
+    assert both is not None
+    line = repeated.__code__.co_firstlineno + 2
+    inside = layers.__code__.co_firstlineno + 2
+    assert outer.where.endswith(f"test_programs.py:{line}")
+    assert (outer.times, outer.inner) == (20, "")
+    assert both.inner.endswith(f"test_programs.py:{inside}")
+    assert both.times == 100
+
+
 def adding(w):
     for _ in range(1500):
         w = w + jnp.sin(w) * 0.1

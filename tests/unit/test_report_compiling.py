@@ -222,6 +222,7 @@ def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found
     ("loop", "seconds", "is_found"),
     [
         ({}, 8.0, True),
+        ({"inner": "a.py:9"}, 8.0, True),
         ({"times": 12}, 8.0, False),
         ({"ratio": 0.4}, 8.0, False),
         ({}, 4.0, False),
@@ -249,9 +250,37 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
         [("unrolled", "a.py:35")] if is_found else []
     )
     if found:
+        both = ", with one at a.py:9," if "inner" in loop else ""
         assert found[0].verdict == (
-            "Compiling train.step took 8.0 s, 40 % of 20.0 s: a Python loop at a.py:35 "
-            "puts its body into the program 22 times, 90 % of its 1,706 operations."
+            "Compiling train.step took 8.0 s, 40 % of 20.0 s: a Python loop at a.py:35"
+            f"{both} puts its body into the program 22 times, 90 % of its 1,706 "
+            "operations."
+        )
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "is_found"),
+    [(2_000_000, 8.0, True), (200_000, 8.0, False), (2_000_000, 0.5, False)],
+)
+def test_a_compile_in_progress_may_compute_constants(steps, seconds, is_found):
+    """As long as what it does with them may take that long."""
+    cumsum = {"where": "a.py:9", "operation": "cumsum", "constant": "float32[400,400]"}
+    found = findings(
+        functions={},
+        compiling={
+            "count": 1,
+            "oldest_seconds": seconds,
+            "function": "train.step",
+            "folded": {**cumsum, "steps": steps},
+        },
+        process={"observed_seconds": 20.0, "now": 1000.0},
+    )
+
+    assert [of.where for of in found if of.topic == "folded"] == ["a.py:9"] * is_found
+    if is_found:
+        assert found[0].verdict.startswith(
+            "XLA has been compiling train.step for 8.0 s: it may be computing cumsum "
+            "at a.py:9 meanwhile, element by element, because it needs no argument"
         )
 
 

@@ -64,8 +64,12 @@ def test_a_trace_without_a_loop_of_python_is_only_a_compile():
     # While XLA compiles, the line is that of the call.
     time["now"]["place"] = "train.py:30"
     place["place"] = "train.py:30"
-    facts = {**first_compile(time), "compiling": {"count": 1, "oldest_seconds": 40.0}}
-    assert next(of.topic for of in findings(**facts)) == "unrolled"
+    by_xla = {"count": 1, "oldest_seconds": 40.0, "function": STEP}
+    loop = findings(**first_compile(time), compiling=by_xla)[0]
+    assert loop.verdict == (
+        f"Compiling {STEP} has taken 1 min 20 s so far: JAX traced the Python loop "
+        f"around {LINE}, pass by pass; XLA has had the program for 40.0 s."
+    )
     short = findings(**first_compile(tracing(LINE, 4.0)))
     assert "unrolled" not in [of.topic for of in short]
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.jaxlink.arguments import Missed
     from jaxmon.agent.recompiles.finder import PendingCause
     from jaxmon.facts.cache import Compiling
+    from jaxmon.facts.functions import Folded
     from jaxmon.otel.traces.spans import CompileSpan
 
 
@@ -72,8 +73,9 @@ class Compile:
 
     Attributes:
         pending: why a call caused it.
-        jaxpr: returns what JAX has lowered, `None` if that is gone.
-        size: equations of it, once counted: all, most from one line, and that line.
+        lowered: returns what JAX has lowered, `None` if that is gone.
+        size: equations of it, once counted: all, most from one line, and that line; and
+            what is done with constants.
         began: when that call started, or it did, on the performance counter.
         started: when it did, without what we looked for before.
         looked_up: whether the persistent cache was checked.
@@ -87,7 +89,7 @@ class Compile:
     __slots__ = (
         *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
         *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
-        *("jaxpr", "size", "started", "thread"),
+        *("lowered", "size", "started", "thread"),
     )
 
     def __init__(
@@ -99,8 +101,8 @@ class Compile:
         self.thread = get_ident()
         self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
-        self.jaxpr: Callable[[], Any] = _nothing
-        self.size: tuple[int, int, str] | None = None
+        self.lowered: Callable[[], Any] = _nothing
+        self.size: tuple[int, int, str, Folded | None] | None = None
         self.looked_up = False
         self.hit = False
         self.built = False
@@ -218,16 +220,20 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
 
     if not running:
         return Compiling(0, 0.0)
-    oldest, size = running[0], (0, 0, "")
+    oldest = running[0]
     if oldest.age > _LONG_SECONDS and not oldest.function.internal:
         from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as above
+        from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
-        if oldest.size is None and (jaxpr := oldest.jaxpr()) is not None:
-            reader = EquationReader(SourceLineFinder(jax), monotonic() + _READ_SECONDS)
-            oldest.size = reader.heaviest(jaxpr, oldest.function.place)
-        size = oldest.size or size
-    return Compiling(len(running), oldest.age, oldest.function.name, *size)
+        if oldest.size is None and (jaxpr := oldest.lowered()) is not None:
+            lines = SourceLineFinder(jax)
+            reader = EquationReader(lines, monotonic() + _READ_SECONDS)
+            counted = reader.heaviest(jaxpr, oldest.function.place)
+            oldest.size = *counted, folded(jaxpr, lines)
+    return Compiling(
+        len(running), oldest.age, oldest.function.name, *(oldest.size or ())
+    )
 
 
 class CompileThread(threading.local):
@@ -250,7 +256,7 @@ class CompileThread(threading.local):
         """Note the latest compile, and what it compiles."""
         self.latest, lowered = compile_, self.lowered
         if lowered is not None and lowered[0] is compile_.function:
-            compile_.jaxpr = lowered[1]
+            compile_.lowered = lowered[1]
 
     def seconds(self, phase: str, function: Function) -> float | None:
         """Return what the last *phase* took, once; `None` if of another *function*."""

@@ -31,10 +31,14 @@ from jaxmon.host.files import bounded
 
 
 _FEWEST_TIMES = 8
+# Of the calls in a body, those that only a few passes make.
+_SPECIAL = 0.1
 _MOST_OUTERMOST, _MOST = 4000, 100_000
 _MOST_FILES = 16
 _INSTRUCTION = 2
 
+# Operation, calls that traced it, names, and shapes of its results.
+_Origin: TypeAlias = tuple[str, Any, Any, tuple[Any, ...]]
 _LOOPS = (ast.For, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -53,23 +57,33 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
         return None
     first, rest = jaxpr.eqns[:_MOST_OUTERMOST], jaxpr.eqns[_MOST_OUTERMOST:_MOST]
     counts = Counter(filter(None, map(_origin, first)))
-    bodies, kept = Counter[tuple[str, int]](), {}
+    inside, nested = Counter[str](), dict[Any, tuple[str, ...]]()
+    bodies = defaultdict[str, list[_Origin]](list)
+    totals = Counter(origin[1] for origin in counts.elements())
     for origin, times in counts.items():
-        if times >= _FEWEST_TIMES:
+        if totals[origin[1]] == 1:
+            continue
+        is_first = origin[1] not in nested
+        if is_first:
             codes, offsets = origin[1].raw_frames()
-            if where := _loop(codes, offsets, place, lines):
-                bodies[where, times] += times
-                kept[where, times] = origin
-    if not bodies:
+            nested[origin[1]] = _loops(codes, offsets, place, lines)
+        for where in nested[origin[1]][:1]:
+            inside[where] += times if times >= _FEWEST_TIMES else 0
+            # What follows from the same calls may be of derivatives.
+            if is_first:
+                bodies[where].append(origin)
+    where = max(bodies, key=inside.__getitem__, default="")
+    found = sorted(bodies[where], key=counts.__getitem__)
+    found = found[int(_SPECIAL * len(found)) :]
+    if not found or (times := counts[body := found[0]]) < _FEWEST_TIMES:
         return None
-    (where, times), _ = bodies.most_common(1)[0]
-    inside = sum(count for (at, _), count in bodies.items() if at == where)
-    body = kept[where, times]
     times += sum(_origin(of) == body for of in rest if of.primitive.name == body[0])
-    return Unrolled(where, times, inside / len(first), len(jaxpr.eqns))
+    is_double = all(nested[of[1]][1:] for of in found)
+    inner = nested[body[1]][1] if is_double else ""
+    return Unrolled(where, times, inside[where] / len(first), len(jaxpr.eqns), inner)
 
 
-def _origin(equation: Any) -> tuple[str, Any, Any, tuple[Any, ...]] | None:
+def _origin(equation: Any) -> _Origin | None:
     """Return operation, calls that traced it, names and shapes, as far as known."""
     info = equation.source_info
     if info.traceback is None:
@@ -78,25 +92,26 @@ def _origin(equation: Any) -> tuple[str, Any, Any, tuple[Any, ...]] | None:
     return equation.primitive.name, info.traceback, info.name_stack, shapes
 
 
-def _loop(
+def _loops(
     codes: list[CodeType], offsets: list[int], place: str, lines: SourceLineFinder
-) -> str:
-    """Return the innermost of these calls that a loop makes, within the function."""
+) -> tuple[str, ...]:
+    """
+    Return those of these calls that loops make within the function, outermost first;
+    the innermost alone if the function is none of them.
+    """
+    found: list[str] = []
     for code, offset in zip(codes, offsets, strict=True):
         if code.co_name == "tree_map":  # calls once for each leaf
-            return ""
-        file = code.co_filename
-        if not lines.is_user(file) or sources.package_of(file):
-            continue
-        at = _line_of(code, offset)
-        first = code.co_firstlineno
-        if at is not None and any(
-            first <= begin <= at <= end for begin, end in _loops(file)
-        ):
-            return f"{sources.display_path(file)}:{at}"
-        if f"{sources.display_path(file)}:{first}" == place:
-            break
-    return ""
+            return ()
+        file, first = code.co_filename, code.co_firstlineno
+        if lines.is_user(file) and not sources.package_of(file):
+            bodies = [body for body in _bodies(file) if first <= body[0]]
+            at = (_line_of(code, offset) or 0) if bodies else 0
+            if any(begin <= at <= end for begin, end in bodies):
+                found.append(f"{sources.display_path(file)}:{at}")
+            if f"{sources.display_path(file)}:{first}" == place:
+                return tuple(dict.fromkeys(reversed(found)))
+    return tuple(found[:1])
 
 
 def _line_of(code: CodeType, offset: int) -> int | None:
@@ -104,7 +119,7 @@ def _line_of(code: CodeType, offset: int) -> int | None:
 
 
 @functools.lru_cache(maxsize=_MOST_FILES)
-def _loops(file: str) -> tuple[tuple[int, int], ...]:
+def _bodies(file: str) -> tuple[tuple[int, int], ...]:
     """Return the first and last lines of the bodies of loops in a source *file*."""
     try:
         tree = ast.parse(bounded.read(Path(file)))

@@ -238,7 +238,7 @@ def _sentences(costs: ProgramCosts) -> Iterator[str]:
     """Yield what is to be said of a whole program."""
     if loop := costs.program.unrolled:
         times = f"at least {loop.times:,} times"  # it is not looked for everywhere
-        yield f"Python unrolled a loop: {loop.where} is there {times}."
+        yield f"Python unrolled a loop: {loop.inner or loop.where} is there {times}."
     if constants := costs.program.captured:
         where = f", first used at {constants.where}" if constants.where else ""
         kinds = f"{constants.largest} above all{where}"
