@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from weakref import ref
 
+from jaxmon import catalog
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import (
@@ -154,6 +155,19 @@ class OpenRequest:
         finally:
             # Their frames refer to this.
             self.error = error = None
+
+    def respond(self, status: int) -> None:
+        """
+        Note the *status* of HTTP that a server responds with. A probe with a 503 has
+        not failed: it says that the process is not ready.
+        """
+        self.outcome = http_outcome(status)
+        route = self._route
+        probed = route is not None and catalog.is_probe(route.name)
+        if status == _UNAVAILABLE and probed:
+            self.outcome = "client_error"
+        elif self.outcome == "error":
+            self.response = f"status {status}"
 
     @property
     def tenant(self) -> str:
@@ -435,7 +449,7 @@ def request(route: str) -> MarkedRequest:
 SERVER_ERROR = 500
 """The lowest status of HTTP that is the server's fault."""
 
-_CLIENT_ERROR = 400
+_CLIENT_ERROR, _UNAVAILABLE = 400, 503
 
 
 def origin_of(

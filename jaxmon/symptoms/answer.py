@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
+from jaxmon import catalog
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -179,13 +180,16 @@ def _fine(facts: HostFacts) -> str:
     times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
     lately = period(max(times, default=0.0) or None)
     since = "" if lately == "minute" else f", in the last {lately}"
-    finished = sum(route.rate or 0.0 for route in facts.requests)
+    # What orchestrators ask is no request of users, but all that some programs have.
+    users = [of for of in facts.requests if not catalog.is_probe(of.route)]
+    routes = users or facts.requests
+    finished = sum(route.rate or 0.0 for route in routes)
     waiting = list(_unfinished(facts))
     if finished > 0:
         parts.append(f"{amount(finished)} requests a second, and none fails")
-        if any(route.recent_failed for route in facts.requests):
+        if any(route.recent_failed for route in routes):
             parts[-1] = parts[-1].replace("none fails", "hardly any fails")
-        refused = sum(route.recent_client_errors or 0.0 for route in facts.requests)
+        refused = sum(route.recent_client_errors or 0.0 for route in routes)
         if refused >= facts.limits.failed_requests:
             parts[-1] += f", but for {counted(refused, 'client error')}"
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
@@ -209,6 +213,7 @@ def _fine(facts: HostFacts) -> str:
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
         text = "finished request" if waiting else "request"
+        text += " but probes" * any(route.rate for route in facts.requests)
         parts = [f"no {text} and no step in the last {lately}"]
         since = ", as far as known"
     return f"Yes{since}: {'; '.join([*parts, *waiting])}.{_recompiled(facts)}"

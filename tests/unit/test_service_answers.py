@@ -272,3 +272,25 @@ def test_steps_between_recompiles_are_no_bare_yes(
     assert answer.state == "fine"
     but = f"But recompiles take 60 % of the time: {text}"
     assert answer.text.endswith(but) == says
+
+
+@pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        (60, "Yes: 1 requests a second, and none fails."),
+        (0, "Yes, as far as known: no request but probes and no step in the last"),
+        (None, "Yes: 0.5 requests a second, and none fails."),
+    ],
+)
+def test_probes_are_no_requests_of_users(users: int | None, text: str) -> None:
+    """They count as such only where there are no others."""
+    ready = ("/ready", "success", "warm")
+    worker = Worker()
+    worker.observe(catalog.REQUEST_SECONDS, 0.1, *ready)
+    worker.requests(10 * (users is not None))
+    before = reading(worker, at=START + 540)
+    worker.requests(users or 0)
+    for _ in range(30):
+        worker.observe(catalog.REQUEST_SECONDS, 0.1, *ready)
+    found = status(worker, before=before).answer
+    assert found.text.startswith(text), found
