@@ -104,7 +104,8 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             *("stalled", now.place, _FORKED.format(duration(lasts))),
             *(from_place(now.stack, now.place)[:_MOST_LINES], _LOAD_LATER, now.place),
-            severity=_severity(snapshot),
+            # A first compile may as well be slow.
+            severity=_severity(snapshot) if is_long(now, limits) else TICKET,
         )
         return
     forks = list(_forks(snapshot)) if now.state in _WAITS else []
