@@ -214,6 +214,14 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
             yield reason(name, severity, _how_crashed(some), workers)
 
 
+def _crashing(facts: HostFacts) -> Iterator[Reason]:
+    """Yield processes that run in place of such as have ended in a row."""
+    for agent in facts.agents:
+        if agent.up and agent.repeated:
+            text = f"worker {agent.worker} {agent.repeated}"
+            yield reason("crash_loop", TICKET, text, [agent.worker], agent.worker)
+
+
 def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
     """
     Return whether all that runs now began after *agent* ended: another program, or the
@@ -406,7 +414,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),
+        reason=_crashing,
         rule=("JaxmonCrashLoop", _crash_loop),
-        missing=NO_SCREEN,
     ),
 )

@@ -257,6 +257,19 @@ def test_an_end_whose_place_another_process_took_is_past(
     assert [ENDED in reason.text for reason in now.answer.reasons] == [True] * says
 
 
+AGAIN = f"ended 3 times in a row; the last time, {ENDED}"
+
+
+@pytest.mark.parametrize("repeated", [AGAIN, ""])
+def test_ends_that_repeat_are_said_while_requests_succeed(repeated: str) -> None:
+    """Those that run have replaced them, and end next; a first end says nothing."""
+    worker = Worker(started=START + 590)
+    worker.requests(20)
+    verdict = HostVerdict({"0": ProcessVerdict(repeated=repeated)})
+    found = [of.text for of in status(worker, verdict=verdict).answer.reasons]
+    assert found == [f"worker 0 {AGAIN}"] * bool(repeated)
+
+
 @pytest.mark.parametrize(("seconds", "says"), [(60.0, True), (40.0, False)])
 def test_steps_between_recompiles_are_no_bare_yes(
     seconds: float, *, says: bool
