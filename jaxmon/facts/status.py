@@ -41,7 +41,7 @@ class Answer(Fact):
     Whether users are all right.
 
     ``text`` is one sentence; ``reasons`` are all that is wrong, the worst first;
-    ``advice`` says what to mark in the program if nothing is known.
+    ``advice`` says what to change in the program if nothing is known.
     """
 
     state: State = "unknown"

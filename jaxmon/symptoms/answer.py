@@ -21,9 +21,10 @@ from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
 from jaxmon.symptoms.reason import findings, period, reason, verdicts
+from jaxmon.symptoms.stalls import LOAD_LATER
 from jaxmon.symptoms.steps import named
 from jaxmon.symptoms.symptom import Urgency
-from jaxmon.symptoms.unmarked import unmarked_text
+from jaxmon.symptoms.unmarked import forked_text, unmarked_text
 
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
@@ -114,6 +115,8 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         return Answer(first.state, text, tuple(reasons), "")
     if not runs:  # what ended processes counted is about none of its users
         return Answer("unknown", _NO_PROCESS, (), "")
+    if not marked and (forked := forked_text(facts)):
+        return Answer("unknown", f"Not known: {forked}", (), LOAD_LATER)
     if not marked:
         text = " ".join((_NO_MARKS, *unmarked_text(facts)))
         return Answer("unknown", text, (), advice)

@@ -10,7 +10,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import CallRate
 from jaxmon.host.formats.layout import amount, duration
-from jaxmon.symptoms.reason import period
+from jaxmon.symptoms.reason import listed, period
 from jaxmon.symptoms.stalls import is_long
 
 
@@ -22,6 +22,8 @@ _AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS, _SEVERAL = 0.1, 0.5, 2
 # Seconds after which a program that called before is said to call nothing.
 _NO_CALL = 10.0
 _MOST_PROCESSES = 2
+FORKED = "forked this process after JAX had started. "
+"""What a note says of a process whose children are not observed."""
 
 
 def calling(snapshot: Snapshot) -> CallRate:
@@ -95,6 +97,23 @@ def call_text(found: CallRate) -> str:
     called = f", called at {found.place}" if found.place else ""
     text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
     return f"{text}{loop if found.loop else ''}."
+
+
+def forked_text(facts: HostFacts) -> str:
+    """
+    Return that children, which are not observed, do the work, if all processes that run
+    have forked such, and call nothing themselves; else ``""``.
+    """
+    up = [agent for agent in facts.agents if agent.up]
+    idle = [of for of in up if not of.calling.rate and FORKED in " ".join(of.notes)]
+    if not up or idle != up:
+        return ""
+    workers = [agent.worker for agent in up]
+    has = "has" if len(up) == 1 else "have"
+    return (
+        f"{listed('worker', workers)} {has} forked processes after JAX had started; "
+        "what these do is not observed, and JAX may hang in them."
+    )
 
 
 def unmarked_text(facts: HostFacts) -> Iterator[str]:

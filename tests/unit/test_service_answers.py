@@ -4,7 +4,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import UNREAD, CallRate, HostVerdict, ProcessVerdict
 from jaxmon.symptoms.findings import as_fact
 from jaxmon.symptoms.symptom import Finding
 from jaxmon_exporter.pages import Live
@@ -307,3 +307,25 @@ def test_probes_are_no_requests_of_users(users: int | None, text: str) -> None:
         worker.observe(catalog.REQUEST_SECONDS, 0.1, *ready)
     found = status(worker, before=before).answer
     assert found.text.startswith(text), found
+
+
+FORKED = "a.py:5 forked this process after JAX had started. Its children are unseen."
+
+
+@pytest.mark.parametrize(
+    ("notes", "rate", "forked"),
+    [((FORKED,), 0.0, True), ((FORKED,), 3.0, False), ((), 0.0, False)],
+)
+def test_marks_are_no_advice_where_children_do_the_work(
+    notes: tuple[str, ...], rate: float, *, forked: bool
+) -> None:
+    """They have no agent; a program that calls JAX itself may mark what it does."""
+    process = ProcessVerdict(notes=notes, calling=CallRate("m.f", rate))
+    answer = status(Worker(), verdict=HostVerdict({"0": process})).answer
+    unseen = "Not known: worker 0 has forked processes after JAX had started; what"
+    assert (answer.state, answer.text.startswith(unseen)) == ("unknown", forked)
+    assert ("without --preload" in answer.advice) == forked
+    assert ("jaxmon.steps" in answer.advice) != forked
+    marked = Worker()
+    marked.requests(60)
+    assert status(marked, verdict=HostVerdict({"0": process})).answer.state == "fine"
