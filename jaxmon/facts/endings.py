@@ -74,8 +74,7 @@ _LONG = (
     *("causes", "message", "program", "called", "function", "place", "activity"),
     *("awaited", "type", "loop", "where", "coordinator", "running"),
 )
-# Seconds in which a program that is kept running is started again, and how often it
-# must have failed in a row.
+# Seconds in which what is kept running starts again, and failures that are several.
 _AT_ONCE, _AGAIN = 30.0, 2
 # A record is read again if it is written meanwhile.
 _ATTEMPTS = 3
@@ -298,19 +297,14 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
 
 
 def repeated(directory: Path) -> dict[str, str]:
-    """
-    Return the ends in a row before processes in *directory* that run, by worker, as the
-    predicate of a sentence; none if it cannot be read.
-    """
+    """Return the ends in a row before processes that run, as predicates by worker."""
+    found = {}
     with interrupts.expected(OSError):
-        found = {worker: of.repeated for worker, of in slots(directory).items()}
-        return {
-            worker: f"ended {end.failures + 1} times in a row; the last time, "
-            f"{end.line(age_of(end))}"
-            for worker, end in found.items()
-            if end
-        }
-    return {}
+        for worker, of in slots(directory).items():
+            if end := of.repeated:
+                lead = f"ended {end.failures + 1} times in a row; the last time, "
+                found[worker] = lead + end.line(age_of(end))
+    return found
 
 
 def slots(

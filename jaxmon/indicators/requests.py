@@ -157,14 +157,9 @@ class OpenRequest:
             self.error = error = None
 
     def respond(self, status: int) -> None:
-        """
-        Note the *status* of HTTP that a server responds with. A probe with a 503 has
-        not failed: it says that the process is not ready.
-        """
-        self.outcome = http_outcome(status)
-        route = self._route
-        probed = route is not None and catalog.is_probe(route.name)
-        if status == _UNAVAILABLE and probed:
+        """Note the *status* of HTTP. A 503 by a probe says only: not ready."""
+        self.outcome, route = http_outcome(status), self._route
+        if status == _UNAVAILABLE and route and catalog.is_probe(route.name):
             self.outcome = "client_error"
         elif self.outcome == "error":
             self.response = f"status {status}"

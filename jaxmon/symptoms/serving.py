@@ -26,7 +26,7 @@ _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 
 
 def _deserted(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say so unless that follows from what keeps the event loop, which has it."""
+    # What keeps the event loop, and makes them leave, has them as evidence.
     if not any(of.severity for of in _event_loops(snapshot)):
         yield from _left(snapshot)
 

@@ -197,7 +197,7 @@ def _warmup_failed(limits: Limits) -> Alert:
 
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes that ended without finishing, apart those that mark nothing."""
+    """Yield processes that ended without finishing, and those that replace some."""
     died_in = facts.now.of(catalog.AGENT_DIED).items()
     marked = {worker for (worker, name), value in died_in if name and value}
     for route in facts.requests:
@@ -212,14 +212,10 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         if some:
             workers = [agent.worker for agent in some]
             yield reason(name, severity, _how_crashed(some), workers)
-
-
-def _crashing(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes that run in place of such as have ended in a row."""
-    for agent in facts.agents:
-        if agent.up and agent.repeated:
-            text = f"worker {agent.worker} {agent.repeated}"
-            yield reason("crash_loop", TICKET, text, [agent.worker], agent.worker)
+    for of in facts.agents:
+        if of.up and of.repeated:
+            text = f"worker {of.worker} {of.repeated}"
+            yield reason("crash_loop", TICKET, text, [of.worker], of.worker)
 
 
 def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
@@ -414,7 +410,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),
-        reason=_crashing,
+        reason=crashed,
         rule=("JaxmonCrashLoop", _crash_loop),
     ),
 )

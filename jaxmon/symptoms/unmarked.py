@@ -100,20 +100,14 @@ def call_text(found: CallRate) -> str:
 
 
 def forked_text(facts: HostFacts) -> str:
-    """
-    Return that children, which are not observed, do the work, if all processes that run
-    have forked such, and call nothing themselves; else ``""``.
-    """
+    """Return that processes that run have forked, if all have, and call nothing."""
     up = [agent for agent in facts.agents if agent.up]
-    idle = [of for of in up if not of.calling.rate and FORKED in " ".join(of.notes)]
-    if not up or idle != up:
+    if not up or any(of.calling.rate or FORKED not in str(of.notes) for of in up):
         return ""
-    workers = [agent.worker for agent in up]
-    has = "has" if len(up) == 1 else "have"
-    return (
-        f"{listed('worker', workers)} {has} forked processes after JAX had started; "
-        "what these do is not observed, and JAX may hang in them."
+    forked = (
+        f"{listed('worker', [of.worker for of in up])} forked after JAX had started"
     )
+    return f"what {forked} is not observed, and JAX may hang in it."
 
 
 def unmarked_text(facts: HostFacts) -> Iterator[str]:

@@ -322,7 +322,7 @@ def test_marks_are_no_advice_where_children_do_the_work(
     """They have no agent; a program that calls JAX itself may mark what it does."""
     process = ProcessVerdict(notes=notes, calling=CallRate("m.f", rate))
     answer = status(Worker(), verdict=HostVerdict({"0": process})).answer
-    unseen = "Not known: worker 0 has forked processes after JAX had started; what"
+    unseen = "Not known: what worker 0 forked after JAX had started is not observed"
     assert (answer.state, answer.text.startswith(unseen)) == ("unknown", forked)
     assert ("without --preload" in answer.advice) == forked
     assert ("jaxmon.steps" in answer.advice) != forked

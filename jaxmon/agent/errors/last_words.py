@@ -125,8 +125,7 @@ class LastWords:
         # Whether that `SystemExit` was dropped while the program ran.
         self._caught: list[bool] = []
         self._of_error = False
-        # Whether that was in a handler of SIGABRT, by which gunicorn ends workers that
-        # take too long. It lets them catch it, and kills them.
+        # Whether a handler of SIGABRT did so: of gunicorn's worker that takes too long.
         self._aborted = False
         self._began = context.began
         self._program = ""
