@@ -215,7 +215,7 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
     for of in facts.agents:
         if of.up and of.repeated:
             text = f"worker {of.worker} {of.repeated}"
-            yield reason("crash_loop", TICKET, text, [of.worker], of.worker)
+            yield reason("ended_in_a_row", TICKET, text, [of.worker], of.worker)
 
 
 def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
@@ -409,8 +409,14 @@ SYMPTOMS = (
         other_runbook="JaxmonTrainingDied",
     ),
     Symptom(
-        *("crash_loop", "F8", "A process crashes again and again."),
+        *("ended_in_a_row", "F8", "A process replaces others that ended in a row."),
         reason=crashed,
+        missing="JaxmonCrashLoop counts crashes, by limits of its own",
+        other_runbook="JaxmonCrashLoop",
+    ),
+    Symptom(
+        *("crash_loop", "F8", "A process crashes again and again."),
         rule=("JaxmonCrashLoop", _crash_loop),
+        missing=NO_SCREEN,
     ),
 )
