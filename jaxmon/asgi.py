@@ -29,7 +29,6 @@ from jaxmon.indicators.requests import (
     SERVER_ERROR,
     OpenRequest,
     ServedRequest,
-    http_outcome,
     http_status,
     origin_of,
 )
@@ -147,9 +146,7 @@ class _Request:
             status = http_status(message.get("status"))
             if self._origin is not None:
                 self._origin.status = status
-            self._request.outcome = http_outcome(status)
-            if self._request.outcome == "error":
-                self._request.response = f"status {status}"
+            self._request.respond(status)
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):

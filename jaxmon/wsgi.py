@@ -32,7 +32,6 @@ from jaxmon.indicators.recorder import CARRIED, recorder
 from jaxmon.indicators.requests import (
     OpenRequest,
     ServedRequest,
-    http_outcome,
     http_status,
     origin_of,
 )
@@ -142,11 +141,9 @@ class _Exchange:
     def start_response(self, status: Any, *args: Any, **options: Any) -> Any:
         """Forward the start of the response, as it is."""
         self._status = http_status(status)
-        self._open.outcome = http_outcome(self._status)
-        if self._open.outcome == "error":
-            if (error := _caught_by_flask()) is not None:
-                self._open.error = error
-            self._open.response = f"status {self._status}"
+        self._open.respond(self._status)
+        if self._open.outcome == "error" and (error := _caught_by_flask()) is not None:
+            self._open.error = error
         if self._origin is not None:
             self._origin.status = self._status
         return self._start(status, *args, **options)

@@ -47,7 +47,7 @@ _OF_RANK = {
 }
 # And of the slot, whose series have that.
 _OF_SLOT = (
-    *("schema", "crashes", "state", "running"),
+    *("schema", "crashes", "state", "running", "failures"),
     *("counted_since", "counted_until", "counted_bytes"),
 )
 # Agents write their record that often, and twice as much later they are gone.

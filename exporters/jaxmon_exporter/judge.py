@@ -117,6 +117,10 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 ended_seconds=age,
                 unrecorded=end.unrecorded,
             )
+    for worker, text in endings.repeated(run_dir).items():
+        if worker in processes:
+            repeated = clean(text)[:_MOST_OF_A_NOTE]
+            processes[worker] = processes[worker].replace(repeated=repeated)
     together = tuple(
         SharedFinding(**vars(as_fact(finding)), workers=tuple(workers))
         for workers, finding in shared(judged)

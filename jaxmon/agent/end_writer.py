@@ -191,7 +191,9 @@ class EndWriter:
             self.before, self.continued = previous, None
             crashes = previous.crashes_with(found[1]) + previous.crashed(found[1])
             mine = ProcessEnd(starts=previous.starts + 1, crashes=crashes)
-            again = previous.state == FINISHED and previous.script == _script()
+            if same := previous.script == _script():
+                mine = mine.replace(failures=previous.failures_with(found[1]))
+            again = previous.state == FINISHED and same
             if since is None and again and counted_age(previous):
                 self.continued = stored_counts(descriptor, previous)
             if self.continued is not None:

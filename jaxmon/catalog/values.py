@@ -7,6 +7,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def is_probe(route: str) -> bool:
+    """Return whether *route* is one by which orchestrators probe a process."""
+    return route.rstrip("/").rpartition("/")[2] in _PROBES
+
+
 PHASES = ("trace", "lower", "backend_compile", "cache_retrieval")
 # Of an export by OTLP, and what names it uses.
 EXPORT_SIGNALS = ("logs", "metrics", "traces")
@@ -75,6 +80,10 @@ RUN_ACTIVITIES = _words(
 # run was not over; or before it could be recorded, as the scheduler's number says.
 RUN_ENDINGS = ("crashed", "killed", "stopped", "unseen")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
+# Last parts of the routes by which orchestrators probe a process.
+_PROBES = _words(
+    "ready readyz readiness health healthz live livez liveness startup ping"
+)
 # The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.
 MEMORY_KINDS = _words(

@@ -333,9 +333,11 @@ def ends_beside(
 ) -> tuple[list[str], str]:
     """
     Return a sentence on each process that did not finish in the last ten minutes, if
-    only such *workers* run its program that began before, and one on the others.
+    only such *workers* run its program that began before, or if such ends repeat; and
+    one on the others.
     """
-    first, others = [], []
+    again = endings.repeated(directory).items()
+    first, others = [clean(f"Worker {worker} {text}") for worker, text in again], []
     found = [(endings.age_of(of) or 0.0, of) for of in endings.ends(directory).values()]
     for age, end in sorted(found, key=lambda item: item[0]):
         called = set(names(end.program))

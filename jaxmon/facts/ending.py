@@ -40,8 +40,8 @@ _SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
 _BY_SIGNAL = 128
 STOPS = {2: "SIGINT", 15: "SIGTERM"}
 """The signals that stop programs, by number."""
-# An end without a record counts as a crash if another was so many seconds before.
-_AGAIN = 600.0
+AGAIN = 600.0
+"""An end without a record is a crash if another was so many seconds before."""
 UNRECORDED = "ended without a record: killed, or stopped by a signal"
 # More than any process counts, and what JSON readers keep exactly.
 _MOST = 1 << 53
@@ -67,6 +67,8 @@ class ProcessEnd(Fact):
         crashes: how many of those before it crashed.
         state: ``running`` unless it said otherwise: also of one that was killed.
         running: the loop that runs; empty if none does.
+        failures: how many of its program just before it crashed, in a row, or exited
+            with another code than 0, each within ten minutes of the other.
         pid: in its own namespace of processes.
         program: its command line, as it may be shown.
         script: checksum of the path of its script, or of the name of its module.
@@ -106,6 +108,7 @@ class ProcessEnd(Fact):
     crashes: int = 0
     state: State = RUNNING
     running: str = ""
+    failures: int = 0
     pid: int = 0
     program: str = ""
     script: int = 0
@@ -173,7 +176,17 @@ class ProcessEnd(Fact):
             return True
         if before is None or before.ended in IN_ORDER:
             return False
-        return 0 <= (self.boottime or 0.0) - (before.boottime or 0.0) < _AGAIN
+        return self._is_soon_after(before)
+
+    def failures_with(self, before: ProcessEnd | None) -> int:
+        """Return how many have failed in a row, up to this one, after *before*."""
+        if self.ended in IN_ORDER and not self.failed:
+            return 0
+        near = before is not None and self._is_soon_after(before)
+        return 1 + (self.failures if near else 0)
+
+    def _is_soon_after(self, before: ProcessEnd) -> bool:
+        return 0 <= (self.boottime or 0.0) - (before.boottime or 0.0) < AGAIN
 
     def crashes_with(self, before: ProcessEnd | None) -> int:
         """Return `crashes`, with *before* if it is known only now that it crashed."""

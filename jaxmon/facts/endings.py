@@ -49,13 +49,14 @@ import struct
 import time
 import zlib
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import ending
-from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
+from jaxmon.facts.ending import AGAIN, CRASHED, RUNNING, ProcessEnd
 from jaxmon.host.files.descriptor import FLAGS, require_own
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.json_text import NewerSchemaError
@@ -73,6 +74,8 @@ _LONG = (
     *("causes", "message", "program", "called", "function", "place", "activity"),
     *("awaited", "type", "loop", "where", "coordinator", "running"),
 )
+# Seconds in which what is kept running starts again, and failures that are several.
+_AT_ONCE, _AGAIN = 30.0, 2
 # A record is read again if it is written meanwhile.
 _ATTEMPTS = 3
 # struct flock of 64-bit Linux: type, whence, start, length (0: all), pid (0: none).
@@ -227,6 +230,19 @@ class SlotEnds(NamedTuple):
         return self.latest.state == CRASHED
 
     @property
+    def repeated(self) -> ProcessEnd | None:
+        """
+        The process before the one that runs, if it was not the first in a row to fail,
+        ended in the last ten minutes, and was replaced at once.
+        """
+        before, latest = self.before, self.latest
+        if before is None or latest.failures < _AGAIN or not self.held:
+            return None
+        began = (latest.boottime or 0.0) - latest.observed_seconds
+        at_once = began - (before.boottime or 0.0) < _AT_ONCE
+        return before if at_once and (age_of(before) or inf) < AGAIN else None
+
+    @property
     def ended(self) -> ProcessEnd | None:
         """The record of its latest process if that has ended."""
         over = self.latest.state != RUNNING or self.held is False
@@ -278,6 +294,17 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
     except OSError:
         return {}
     return {worker: ends.ended for worker, ends in found.items() if ends.ended}
+
+
+def repeated(directory: Path) -> dict[str, str]:
+    """Return the ends in a row before processes that run, as predicates by worker."""
+    found = {}
+    with interrupts.expected(OSError):
+        for worker, of in slots(directory).items():
+            if end := of.repeated:
+                lead = f"ended {end.failures + 1} times in a row; the last time, "
+                found[worker] = lead + end.line(age_of(end))
+    return found
 
 
 def slots(

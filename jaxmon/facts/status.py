@@ -41,7 +41,7 @@ class Answer(Fact):
     Whether users are all right.
 
     ``text`` is one sentence; ``reasons`` are all that is wrong, the worst first;
-    ``advice`` says what to mark in the program if nothing is known.
+    ``advice`` says what to change in the program if nothing is known.
     """
 
     state: State = "unknown"
@@ -242,6 +242,7 @@ class ProcessVerdict(Fact):
     ``crashed_seconds`` is how long ago an exception ended it, `None` if none did, and
     ``ended_seconds`` how long ago it ended without finishing, if it did;
     ``unrecorded`` is whether it ended without a record: killed, or stopped by a signal.
+    ``repeated`` says how processes before it in its slot failed in a row, if they did.
     ``calling`` is what it calls, if it marks nothing, and ``recognised`` are the
     frameworks whose requests are counted without a mark.
     """
@@ -257,6 +258,7 @@ class ProcessVerdict(Fact):
     crashed_seconds: float | None = None
     ended_seconds: float | None = None
     unrecorded: bool = False
+    repeated: str = ""
     calling: CallRate = CallRate()
     recognised: tuple[str, ...] = ()
     release: str = ""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from weakref import ref
 
+from jaxmon import catalog
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import (
@@ -154,6 +155,14 @@ class OpenRequest:
         finally:
             # Their frames refer to this.
             self.error = error = None
+
+    def respond(self, status: int) -> None:
+        """Note the *status* of HTTP. A 503 by a probe says only: not ready."""
+        self.outcome, route = http_outcome(status), self._route
+        if status == _UNAVAILABLE and route and catalog.is_probe(route.name):
+            self.outcome = "client_error"
+        elif self.outcome == "error":
+            self.response = f"status {status}"
 
     @property
     def tenant(self) -> str:
@@ -435,7 +444,7 @@ def request(route: str) -> MarkedRequest:
 SERVER_ERROR = 500
 """The lowest status of HTTP that is the server's fault."""
 
-_CLIENT_ERROR = 400
+_CLIENT_ERROR, _UNAVAILABLE = 400, 503
 
 
 def origin_of(

@@ -127,7 +127,11 @@ class ProcessLimits:
         "Seconds after which a caller who leaves has waited, and did not change their "
         "mind.",
     )
-    left_share = ratio(0.5, "Fraction of requests whose callers must leave unanswered.")
+    left_share = ratio(
+        0.5,
+        "Fraction of requests whose callers must leave unanswered; if JAX keeps the "
+        "event loop for as much of the time, that is why.",
+    )
     late_request = duration(
         "15s", "Age from which a request hangs although others are answered, ..."
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.layout import INDENT, counted, share, wrapped
+from jaxmon.symptoms.unmarked import FORKED
 from jaxmon.version import version
 
 
@@ -33,9 +34,9 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     for warned in snapshot.warnings:
         if warned.text.endswith("_at_fork"):
             yield (
-                f"{warned.where} forked this process after JAX had started. What its "
-                "children do is not observed here, and JAX may hang in them: start "
-                "them by spawn, or import JAX after the fork."
+                f"{warned.where} {FORKED}What its children do is not observed here, "
+                "and JAX may hang in them: start them by spawn, or import JAX after "
+                "the fork."
             )
     waiting = snapshot.usual.waiting or 0.0
     if waiting >= snapshot.limits.rank_starved_share:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
+from jaxmon import catalog
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -20,9 +21,10 @@ from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS, rank
 from jaxmon.symptoms.reason import findings, period, reason, verdicts
+from jaxmon.symptoms.stalls import LOAD_LATER
 from jaxmon.symptoms.steps import named
 from jaxmon.symptoms.symptom import Urgency
-from jaxmon.symptoms.unmarked import unmarked_text
+from jaxmon.symptoms.unmarked import forked_text, unmarked_text
 
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
@@ -113,6 +115,8 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         return Answer(first.state, text, tuple(reasons), "")
     if not runs:  # what ended processes counted is about none of its users
         return Answer("unknown", _NO_PROCESS, (), "")
+    if not marked and (forked := forked_text(facts)):
+        return Answer("unknown", f"Not known: {forked}", (), LOAD_LATER)
     if not marked:
         text = " ".join((_NO_MARKS, *unmarked_text(facts)))
         return Answer("unknown", text, (), advice)
@@ -179,13 +183,16 @@ def _fine(facts: HostFacts) -> str:
     times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
     lately = period(max(times, default=0.0) or None)
     since = "" if lately == "minute" else f", in the last {lately}"
-    finished = sum(route.rate or 0.0 for route in facts.requests)
+    # What orchestrators ask is no request of users, but all that some programs have.
+    users = [of for of in facts.requests if not catalog.is_probe(of.route)]
+    routes = users or facts.requests
+    finished = sum(route.rate or 0.0 for route in routes)
     waiting = list(_unfinished(facts))
     if finished > 0:
         parts.append(f"{amount(finished)} requests a second, and none fails")
-        if any(route.recent_failed for route in facts.requests):
+        if any(route.recent_failed for route in routes):
             parts[-1] = parts[-1].replace("none fails", "hardly any fails")
-        refused = sum(route.recent_client_errors or 0.0 for route in facts.requests)
+        refused = sum(route.recent_client_errors or 0.0 for route in routes)
         if refused >= facts.limits.failed_requests:
             parts[-1] += f", but for {counted(refused, 'client error')}"
         names = dict.fromkeys(of for agent in facts.agents for of in agent.recognised)
@@ -209,6 +216,7 @@ def _fine(facts: HostFacts) -> str:
         parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not parts:
         text = "finished request" if waiting else "request"
+        text += " but probes" * any(route.rate for route in facts.requests)
         parts = [f"no {text} and no step in the last {lately}"]
         since = ", as far as known"
     return f"Yes{since}: {'; '.join([*parts, *waiting])}.{_recompiled(facts)}"

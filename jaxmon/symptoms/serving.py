@@ -26,6 +26,12 @@ _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 
 
 def _deserted(snapshot: Snapshot) -> Iterator[Finding]:
+    # What keeps the event loop, and makes them leave, has them as evidence.
+    if not any(of.severity for of in _event_loops(snapshot)):
+        yield from _left(snapshot)
+
+
+def _left(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes most of whose callers leave before a response begins."""
     limits, period = snapshot.limits, snapshot.time.period
     for route in sorted(snapshot.requests, key=lambda route: -route.left):
@@ -129,17 +135,20 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     most = max(lines, key=lines.__getitem__)
+    held = took >= snapshot.limits.left_share * period.seconds
+    left = [of.verdict for of in _left(snapshot)] if held else []
     yield Finding(
         "event_loop",
         most,
         f"JAX kept the event loop from other requests for {duration(took)}, "
         f"{share(took, period.seconds)} of {duration(period.seconds)}: "
         f"{share(lines[most], took)} of it at {most}.",
-        (),
+        tuple(left),
         "Until the call returns, the server responds to no request, not even a health "
         "check. Call the model in another thread: await asyncio.to_thread(predict, x).",
         where=most,
         seconds=took,
+        severity=TICKET if left else None,
     )
 
 

@@ -76,7 +76,7 @@ _FORKED = (
     "This process was forked from one that had used JAX, whose threads it lacks: its "
     "first compile or call has taken {} so far, and may never end."
 )
-_LOAD_LATER = (
+LOAD_LATER = (
     "Let each process initialise JAX and load the model after the fork: in gunicorn, "
     "without --preload, or in post_fork; in multiprocessing, by "
     'get_context("spawn").'
@@ -103,8 +103,9 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     if lasts := stuck_after_fork(snapshot):
         yield Finding(
             *("stalled", now.place, _FORKED.format(duration(lasts))),
-            *(from_place(now.stack, now.place)[:_MOST_LINES], _LOAD_LATER, now.place),
-            severity=_severity(snapshot),
+            *(from_place(now.stack, now.place)[:_MOST_LINES], LOAD_LATER, now.place),
+            # A first compile may as well be slow.
+            severity=_severity(snapshot) if is_long(now, limits) else TICKET,
         )
         return
     forks = list(_forks(snapshot)) if now.state in _WAITS else []

@@ -197,7 +197,7 @@ def _warmup_failed(limits: Limits) -> Alert:
 
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes that ended without finishing, apart those that mark nothing."""
+    """Yield processes that ended without finishing, and those that replace some."""
     died_in = facts.now.of(catalog.AGENT_DIED).items()
     marked = {worker for (worker, name), value in died_in if name and value}
     for route in facts.requests:
@@ -212,6 +212,10 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         if some:
             workers = [agent.worker for agent in some]
             yield reason(name, severity, _how_crashed(some), workers)
+    for of in facts.agents:
+        if of.up and of.repeated:
+            text = f"worker {of.worker} {of.repeated}"
+            yield reason("ended_in_a_row", TICKET, text, [of.worker], of.worker)
 
 
 def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
@@ -403,6 +407,12 @@ SYMPTOMS = (
         because=_why_crashed,
         missing="its exit code says it to what started it",
         other_runbook="JaxmonTrainingDied",
+    ),
+    Symptom(
+        *("ended_in_a_row", "F8", "A process replaces others that ended in a row."),
+        reason=crashed,
+        missing="JaxmonCrashLoop counts crashes, by limits of its own",
+        other_runbook="JaxmonCrashLoop",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),

@@ -10,7 +10,7 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import CallRate
 from jaxmon.host.formats.layout import amount, duration
-from jaxmon.symptoms.reason import period
+from jaxmon.symptoms.reason import listed, period
 from jaxmon.symptoms.stalls import is_long
 
 
@@ -22,6 +22,8 @@ _AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS, _SEVERAL = 0.1, 0.5, 2
 # Seconds after which a program that called before is said to call nothing.
 _NO_CALL = 10.0
 _MOST_PROCESSES = 2
+FORKED = "forked this process after JAX had started. "
+"""What a note says of a process whose children are not observed."""
 
 
 def calling(snapshot: Snapshot) -> CallRate:
@@ -95,6 +97,17 @@ def call_text(found: CallRate) -> str:
     called = f", called at {found.place}" if found.place else ""
     text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
     return f"{text}{loop if found.loop else ''}."
+
+
+def forked_text(facts: HostFacts) -> str:
+    """Return that processes that run have forked, if all have, and call nothing."""
+    up = [agent for agent in facts.agents if agent.up]
+    if not up or any(of.calling.rate or FORKED not in str(of.notes) for of in up):
+        return ""
+    forked = (
+        f"{listed('worker', [of.worker for of in up])} forked after JAX had started"
+    )
+    return f"what {forked} is not observed, and JAX may hang in it."
 
 
 def unmarked_text(facts: HostFacts) -> Iterator[str]:

@@ -182,6 +182,23 @@ def test_a_crash_loop_is_counted(run_dir: Path, agents: Agents) -> None:
     assert seen(agents) == (5, 5, {"": 1})
 
 
+@pytest.mark.parametrize("number", ["SIGABRT", "SIGUSR1"])
+def test_an_exit_by_sigabrt_is_one_though_it_is_caught(run_dir: Path, number) -> None:
+    """As of a server that ends a worker that takes too long; another may be nothing."""
+    program = (
+        f"signal.signal(signal.{number}, lambda *_: sys.exit(1))\n"
+        f"try: os.kill(os.getpid(), signal.{number})\n"
+        "except SystemExit: pass\n"
+        "sys.exit(0)\n"
+    )
+    for _ in range(2):
+        run(run_dir, program)
+    with waiting(run_dir, "print('go', flush=True)\nsys.stdin.readline()\n"):
+        found = endings.repeated(run_dir)
+    texts = [text for text in found.values() if "in the handler of SIGABRT" in text]
+    assert len(texts) == len(found) == (number == "SIGABRT")
+
+
 def test_a_living_process_has_not_died(run_dir: Path, agents: Agents) -> None:
     """Its loop is known while it runs, and died is 1 as soon as it is killed."""
     program = (

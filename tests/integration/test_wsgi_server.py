@@ -143,6 +143,19 @@ def test_requests_equal_what_the_clients_counted(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize(
+    ("route", "outcome"), [("/ready", "client_error"), ("/predict", "error")]
+)
+def test_a_probe_of_what_is_not_ready_is_no_error(recorded, route, outcome):
+    """With a 503 it does what it is for; any other route has failed."""
+    app = plain("503 SERVICE UNAVAILABLE", [b""])
+    called(WsgiMiddleware(app, route=lambda _: route))
+
+    assert recorded.requests() == {(route, outcome, "warm"): 1}
+    (of,) = recorded.explain_requests()
+    assert [one.error for one in of.failures] == ["status 503"] * (outcome == "error")
+
+
+@pytest.mark.parametrize(
     ("path", "outcome"), [("/endless", "client_error"), ("/breaks", "error")]
 )
 def test_who_cuts_a_response_short_tells_the_outcome(recorded, path, outcome):

@@ -90,7 +90,11 @@ def site():
             Route("/submit", hello, methods=["POST"]),
             Route("/fail", fail),
             Route("/teapot", lambda _: Response(status_code=418)),
-            Route("/broken", lambda _: Response(status_code=503)),
+            *(
+                Route(path, lambda _: Response(status_code=503))
+                for path in ("/broken", "/health/ready/", "/ready/{item}")
+            ),
+            Route("/healthz", lambda _: Response(status_code=500)),
             Mount("/items", routes=items),
             Mount("/{tenant}/nested", routes=[Mount("/deep", routes=items)]),
             Mount("/static", app=foreign),
@@ -221,16 +225,20 @@ def test_a_router_that_is_none_is_contained(recorded):
         ("/nothing", "client_error"),
         ("/submit", "client_error"),
         ("/broken", "error"),
+        ("/health/ready/", "client_error"),
+        ("/ready/7", "error"),
+        ("/healthz", "error"),
     ],
 )
 def test_the_status_tells_the_outcome(recorded, path, outcome):
-    """4xx is the client's fault, 5xx ours."""
+    """4xx is the client's fault, 5xx ours, but for probes of what is not ready."""
     get(Middleware(site()), path)
 
     assert [found for _, found, _ in counts(recorded)] == [outcome]
     (of,) = recorded.explain_requests()
     said = [one.error for one in of.failures]
-    assert said == (["status 503"] if outcome == "error" else [])
+    status = 500 if path == "/healthz" else 503
+    assert said == ([f"status {status}"] if outcome == "error" else [])
 
 
 def test_a_message_is_handed_on_as_it_is(recorded):

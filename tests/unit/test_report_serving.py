@@ -259,6 +259,33 @@ def test_a_handler_that_computes_keeps_the_event_loop() -> None:
     assert told(event_loop=False) == []
 
 
+@pytest.mark.parametrize(
+    ("left", "seconds", "topics"),
+    [
+        (34, 300.0, ["event_loop"]),
+        (34, 290.0, ["callers_left", "event_loop"]),
+        (0, 300.0, ["event_loop"]),
+    ],
+)
+def test_callers_who_leave_a_held_event_loop_are_evidence(
+    left: int, seconds: float, topics: list[str]
+) -> None:
+    """What keeps it is the cause, and is said in the answer; a small part is none."""
+    place = {"place": "serve.py:9", "state": "fetch", "event_loop": True}
+    places = [{**place, "seconds": seconds}]
+    period = {"seconds": 600.0, "looks": 6_000, "places": places}
+    done = [{"outcome": "client_error", "start": "warm", "count": 49}]
+    route = {"left": left, "finished": done}
+    found = findings(None, requests={"/score": route}, time={"since_start": period})
+    assert [of.topic for of in found] == topics
+    held = found[-1]
+    is_cause = bool(left) and len(topics) == 1
+    assert held.severity == ("ticket" if is_cause else None)
+    assert [text[:26] for text in held.evidence] == ["34 callers of /score left "] * (
+        is_cause
+    )
+
+
 def failed(**more: Any) -> dict[str, Any]:
     """Return that a thread has failed."""
     error = {"type": "ValueError", "message": "empty job", "where": "work.py:25"}

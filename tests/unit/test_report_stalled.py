@@ -5,6 +5,7 @@ import pytest
 from jaxmon.facts.process import read
 from jaxmon.facts.walltime import from_place
 from jaxmon.screens.notes import doubts
+from jaxmon.symptoms.alert import PAGE, TICKET
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
@@ -318,6 +319,16 @@ def test_a_queue_that_stays_full_is_said_to_be_so():
     assert "stalled" not in [one.topic for one in others]
 
 
+@pytest.mark.parametrize(("seconds", "severity"), [(20.0, TICKET), (301.0, PAGE)])
+def test_the_first_call_of_a_child_pages_once_it_is_long(seconds, severity):
+    """Before, it may as well be slow."""
+    time = ledger({"device": 0.9}, state="device", place="a.py:3", seconds=seconds)
+    never = function(calls=0, hits=0, misses=1, compiles={})
+    process = {"forked": True, "observed_seconds": 600.0}
+    found = findings(time=time, functions=never, process=process)
+    assert [of.severity for of in found if of.topic == "stalled"] == [severity]
+
+
 def test_the_program_s_line_comes_first_where_it_stalls():
     """What it has called there is the standard library's, and waits."""
     lines = ["~/lib/threading.py:9 in wait", "~/lib/queue.py:8 in get"]
@@ -367,6 +378,7 @@ def test_a_thread_that_may_fill_the_queue_is_shown():
     ("forked", "change", "stuck"),
     [
         (True, {}, True),
+        (True, {"compiling": {"count": 1, "oldest_seconds": 20.0}}, True),
         (False, {}, False),
         (True, {"compiling": {"count": 1, "oldest_seconds": 14.0}}, False),
         # What has compiled something, has what it needs for that.
@@ -388,5 +400,7 @@ def test_a_child_that_lacks_the_threads_of_jax_is_stuck(forked, change, stuck):
     assert forked or "compiling" in topics
     assert not (stuck and "compiling" in topics)
     for of in found[:stuck]:
-        assert of.verdict.endswith("has taken 9 min so far, and may never end.")
+        lasts = "20.0 s" if change else "9 min"
+        assert of.verdict.endswith(f"has taken {lasts} so far, and may never end.")
+        assert of.severity == TICKET  # unless the program stands there for longer
         assert "without --preload" in of.action

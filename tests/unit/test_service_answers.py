@@ -4,7 +4,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.status import UNREAD, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import UNREAD, CallRate, HostVerdict, ProcessVerdict
 from jaxmon.symptoms.findings import as_fact
 from jaxmon.symptoms.symptom import Finding
 from jaxmon_exporter.pages import Live
@@ -257,6 +257,19 @@ def test_an_end_whose_place_another_process_took_is_past(
     assert [ENDED in reason.text for reason in now.answer.reasons] == [True] * says
 
 
+AGAIN = f"ended 3 times in a row; the last time, {ENDED}"
+
+
+@pytest.mark.parametrize("repeated", [AGAIN, ""])
+def test_ends_that_repeat_are_said_while_requests_succeed(repeated: str) -> None:
+    """Those that run have replaced them, and end next; a first end says nothing."""
+    worker = Worker(started=START + 590)
+    worker.requests(20)
+    verdict = HostVerdict({"0": ProcessVerdict(repeated=repeated)})
+    found = [of.text for of in status(worker, verdict=verdict).answer.reasons]
+    assert found == [f"worker 0 {AGAIN}"] * bool(repeated)
+
+
 @pytest.mark.parametrize(("seconds", "says"), [(60.0, True), (40.0, False)])
 def test_steps_between_recompiles_are_no_bare_yes(
     seconds: float, *, says: bool
@@ -272,3 +285,47 @@ def test_steps_between_recompiles_are_no_bare_yes(
     assert answer.state == "fine"
     but = f"But recompiles take 60 % of the time: {text}"
     assert answer.text.endswith(but) == says
+
+
+@pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        (60, "Yes: 1 requests a second, and none fails."),
+        (0, "Yes, as far as known: no request but probes and no step in the last"),
+        (None, "Yes: 0.5 requests a second, and none fails."),
+    ],
+)
+def test_probes_are_no_requests_of_users(users: int | None, text: str) -> None:
+    """They count as such only where there are no others."""
+    ready = ("/ready", "success", "warm")
+    worker = Worker()
+    worker.observe(catalog.REQUEST_SECONDS, 0.1, *ready)
+    worker.requests(10 * (users is not None))
+    before = reading(worker, at=START + 540)
+    worker.requests(users or 0)
+    for _ in range(30):
+        worker.observe(catalog.REQUEST_SECONDS, 0.1, *ready)
+    found = status(worker, before=before).answer
+    assert found.text.startswith(text), found
+
+
+FORKED = "a.py:5 forked this process after JAX had started. Its children are unseen."
+
+
+@pytest.mark.parametrize(
+    ("notes", "rate", "forked"),
+    [((FORKED,), 0.0, True), ((FORKED,), 3.0, False), ((), 0.0, False)],
+)
+def test_marks_are_no_advice_where_children_do_the_work(
+    notes: tuple[str, ...], rate: float, *, forked: bool
+) -> None:
+    """They have no agent; a program that calls JAX itself may mark what it does."""
+    process = ProcessVerdict(notes=notes, calling=CallRate("m.f", rate))
+    answer = status(Worker(), verdict=HostVerdict({"0": process})).answer
+    unseen = "Not known: what worker 0 forked after JAX had started is not observed"
+    assert (answer.state, answer.text.startswith(unseen)) == ("unknown", forked)
+    assert ("without --preload" in answer.advice) == forked
+    assert ("jaxmon.steps" in answer.advice) != forked
+    marked = Worker()
+    marked.requests(60)
+    assert status(marked, verdict=HostVerdict({"0": process})).answer.state == "fine"

@@ -78,6 +78,35 @@ def test_a_successor_counts_those_that_did_not_finish(path: Path) -> None:
     assert record(path.parent) == (10, 4, FINISHED, "")
 
 
+@pytest.mark.parametrize(
+    ("states", "repeats"),
+    [
+        ((RUNNING, RUNNING), True),
+        ((CRASHED, CRASHED), True),
+        ((FINISHED, RUNNING, CRASHED, RUNNING), True),
+        ((RUNNING,), False),
+        ((CRASHED,), False),
+        ((RUNNING, RUNNING, FINISHED), False),
+        ((RUNNING, FINISHED, RUNNING), False),
+        ((CRASHED, FINISHED, CRASHED), False),
+    ],
+)
+def test_ends_that_repeat_are_told_beside_what_runs(path, states, repeats):
+    """If another process takes the place at once; a single end may be a restart."""
+    live(path, *states)
+    assert endings.repeated(path.parent) == {}
+    one = EndWriter(path, 0o600)
+    one.begin()
+    found = [
+        text.partition(", pid")[0] for text in endings.repeated(path.parent).values()
+    ]
+    times = len(states) - (states[0] == FINISHED)
+    assert found == [f"ended {times} times in a row; the last time"] * repeats
+    one.update({"boottime": endings.now()["boottime"] + 40.0})
+    assert endings.repeated(path.parent) == {}
+    one.abandon()
+
+
 def test_a_killed_process_has_died(tmp_path: Path) -> None:
     """It could not write anything; the kernel released its lock."""
     path = tmp_path / "agent-7.end"

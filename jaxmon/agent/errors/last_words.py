@@ -94,7 +94,7 @@ _ASYNCIO = "asyncio"
 _JOB = 2
 # A program that raised a signal to stop has ended within so many seconds.
 _STOPPING_SECONDS = 10.0
-_SIGINT = 2
+_SIGINT, _SIGABRT = 2, 6
 
 
 class LastWords:
@@ -125,6 +125,8 @@ class LastWords:
         # Whether that `SystemExit` was dropped while the program ran.
         self._caught: list[bool] = []
         self._of_error = False
+        # Whether a handler of SIGABRT did so: of gunicorn's worker that takes too long.
+        self._aborted = False
         self._began = context.began
         self._program = ""
         # The signal that the program has raised, and when.
@@ -158,14 +160,15 @@ class LastWords:
             frame: FrameType, _: Callable[..., Any]
         ) -> Callable[..., Any] | None:
             # In other threads, it ends these.
-            if threading.get_ident() != main:
+            if threading.get_ident() != main or self._aborted:
                 return None
             self._of_exit, self._caught = {}, []
             here = cluster(self._context.jax)
             in_job = here is not None and here.size >= _JOB
             if in_job or isinstance(sys.exception(), Exception):
                 return noted
-            return noted if interrupts.handled(frame, STOPS) else None
+            self._aborted = bool(interrupts.handled(frame, (_SIGABRT,)))
+            return noted if self._aborted or interrupts.handled(frame, STOPS) else None
 
         return Probe(original, observe, guard=self._context.guard, site=SITE)
 
@@ -242,6 +245,8 @@ class LastWords:
 
     def _known_exit(self) -> Mapping[str, Any]:
         """Return the `sys.exit` that ends the program, empty if none does."""
+        if self._aborted:
+            return self._of_exit
         # One that the program caught, and got on after, was not the end, even if it
         # kept the exception. The step that it left counts as one.
         if not self._of_exit or any(self._caught):
@@ -281,6 +286,7 @@ class LastWords:
         code = status if isinstance(status, int) else int(status is not None)
         code &= 0xFF
         text = disclosure.text(status) if isinstance(status, str) else ""
+        text = text or "in the handler of SIGABRT" * self._aborted
         error = sys.exception() if code else None
         chain = [error, *causes(error)] if isinstance(error, Exception) else []
         handled = [(described(cause), cause) for cause in chain]
