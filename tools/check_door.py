@@ -73,6 +73,7 @@ ALLOWED = {
     ("jaxmon/agent/inspection.py", "D7"): "packages whose classes can be trusted",
     ("jaxmon/agent/memory/holders.py", "D5"): "code of the user's function",
     ("jaxmon/agent/recompiles/argument_trees.py", "D5"): "code of the user's function",
+    ("jaxmon/agent/recompiles/causes.py", "D5"): "code of the user's function",
     ("jaxmon/agent/recompiles/recreations.py", "D5"): "code of the user's function",
     ("jaxmon/agent/tracing/reader.py", "D5"): "variables of the user's function",
     ("jaxmon/agent/tracing/sources.py", "D5"): "code of the user's function",

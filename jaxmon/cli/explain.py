@@ -117,8 +117,10 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     from jaxmon.cli import findings
     from jaxmon.cli.workers import candidates, ends_beside, pick
     from jaxmon.host import rundir
+    from jaxmon.host.formats.durations import seconds
     from jaxmon.host.formats.layout import wrapped
     from jaxmon.screens.text import explanation
+    from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 
     width, others = output.report_width(), ""
     workers = candidates(None, run_dir) if everyone or worker is None else []
@@ -143,6 +145,12 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
             found.snapshot, found.findings, worker=found.worker.number, width=width
         )
         _paint(findings.painted(text, found.findings))
+        now, rank = found.snapshot.time.now, found.snapshot.process.rank
+        lasts = now.seconds >= seconds(found.snapshot.limits.rank_stuck_after)
+        pointed = any("`jaxmon job why`" in of.action for of in found.findings)
+        waits = is_held_up(rank, found.findings) or (now.barrier and lasts)
+        if waits and not pointed:
+            _paint(map(findings.Painted, ["", *wrapped(WAITED_FOR, width)]))
     if others:
         _paint(map(findings.Painted, ["", *wrapped(others, width)]))
 

@@ -31,6 +31,7 @@ from jaxmon.symptoms.findings import (
     find,
     verdict,
 )
+from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 from jaxmon.symptoms.symptom import Finding, Urgency
 
 
@@ -173,6 +174,8 @@ def worst(found: Sequence[Judged], width: int) -> Iterator[Painted]:
             yield Painted(f"  and {counted(rest, 'further finding')}")
     first = found[0].worker.number
     yield BLANK
+    if any(is_held_up(of.snapshot.process.rank, of.findings) for of in found):
+        yield Painted(WAITED_FOR)
     yield Painted(f"One of them: jaxmon explain {first}. All: jaxmon explain --all.")
 
 

@@ -32,6 +32,7 @@ from jaxmon.screens.programs import label, without_interpreter
 from jaxmon.screens.status import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.findings import NOTHING
+from jaxmon.symptoms.job import STUCK
 
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ Condition: TypeAlias = Literal["running", "stuck?", "stopped", "ended", "crashed
 
 _FINDINGS_SECONDS = 3.0
 _NOTHING_YET = Reading(0.0, {}, {}, {})
-_STUCK = ("stalled", "compile_stuck")
 _RANKS: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 
@@ -378,7 +378,7 @@ def condition(agent: AgentSummary) -> Condition:
     if not agent.up:
         return "stopped" if agent.trouble == STOPPED else "stuck?"
     topics = {finding.topic for finding in agent.findings or ()}
-    return "stuck?" if topics.intersection(_STUCK) else "running"
+    return "stuck?" if topics.intersection(STUCK) else "running"
 
 
 def _compiles(worker: str, now: Reading, before: Reading | None) -> float | None:

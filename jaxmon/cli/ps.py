@@ -168,6 +168,7 @@ def _show(
     """Print the table; rates are of the last *window*."""
     from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.answer import QUESTION
+    from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 
     width = output.report_width()
     answer = summary.answer
@@ -199,6 +200,9 @@ def _show(
         output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
     for end, line in zip(finished.values(), lines[len(processes) + 1 :], strict=True):
         output.lines([line, *([f"{_INDENT}{clean(end.sentence)}"] if end.stop else [])])
+    agents = [process.agent for process in processes]
+    if any(is_held_up(agent.rank, agent.findings or ()) for agent in agents):
+        output.lines(["", WAITED_FOR])
     if any(process.rate != UNKNOWN for process in processes):
         young = f"of a process younger than {YOUNG:.0f} s, since it started"
         output.lines(["", *wrapped(f"Rates: the last {window}; {young}.", width)])

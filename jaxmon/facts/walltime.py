@@ -116,6 +116,7 @@ class PlaceTime(Fact):
             too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any;
             not in an event loop.
+        sleeps: whether it called `time.sleep` there, if it was blocked.
         seconds: how long.
     """
 
@@ -127,6 +128,7 @@ class PlaceTime(Fact):
     caller: str = ""
     divided: bool = False
     loop: str = ""
+    sleeps: bool = False
     seconds: float = 0.0
 
     @property
@@ -196,6 +198,15 @@ class Period(Fact):
             p.seconds
             for p in self.places
             if p.state == state and p.event_loop and not p.is_expected
+        )
+
+    @property
+    def slept(self) -> float:
+        """The seconds in `time.sleep` that are not expected, and kept no event loop."""
+        return sum(
+            p.seconds
+            for p in self.places
+            if p.sleeps and p.state == "blocked" and not (p.is_expected or p.event_loop)
         )
 
     def expected(self, state: str) -> float:

@@ -241,8 +241,7 @@ def _limit(
         return after
     if SuspectKind.FINISHED in kinds and waiting.numbers:
         after = at_once  # but for the last step, which may be running
-    usual = median([max(rank.pace.usual_seconds, 0.0) for rank in alive])
-    limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
+    limit = max(after, limits.rank_stuck_times * min(_usual(alive), _MOST_USUAL))
     slow = any(map(starts, alive))
     if slow or median([_progress_made(rank) for rank in alive]) < _RHYTHM:
         limit = max(limit, seconds_in(limits.rank_stuck_first))
@@ -274,8 +273,15 @@ def _state(
     if seconds >= limit:
         return JobState.HUNG
     started = not (alive and all(map(starts, alive)))
-    late = seconds >= seconds_in(limits.rank_stuck_after)
-    return JobState.PROGRESSING if not late and started else JobState.WAITING
+    late: float = seconds_in(limits.rank_stuck_after)
+    least = seconds_in(limits.rank_gone_after)
+    if usual := _usual(alive):
+        late = min(late, max(least, limits.rank_stuck_times * usual))
+    return JobState.PROGRESSING if seconds < late and started else JobState.WAITING
+
+
+def _usual(alive: Sequence[Rank]) -> float:
+    return median([max(rank.pace.usual_seconds, 0.0) for rank in alive] or [0.0])
 
 
 def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:

@@ -161,8 +161,9 @@ _ALL_IN_IT = (
     "of all for an error, such as that of an earlier save."
 )
 _EARLY = (
-    "It waits there for all, and the others do not come: look in its log for what made "
-    "it go there, such as an exception that it handles."
+    "It waits there for all, and the others do not come. Its data may have ended "
+    "earlier: give all ranks the same number of batches. Or look in its log for what "
+    "made it go there, such as an exception that it handles."
 )
 FIRST = "`jaxmon job post-mortem` shows which of them failed first."
 UNCOUNTED = (

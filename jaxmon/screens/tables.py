@@ -248,7 +248,7 @@ def flops(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
         for function in users
         if function.flops.unknown is not None and function.calls
     ][:_MOST_UNKNOWN]
-    about = " (FLOPs of matrix products and convolutions, on all devices)"
+    about = " (FLOPs of the model: matrix products and convolutions, each once)"
     section = _of_functions("ARITHMETIC", _ARITHMETIC, found[:most], about)
     return replace(section, about=about if found or below else "", below=below)
 

@@ -29,8 +29,8 @@ from jaxmon.symptoms.symptom import (
 
 
 ERRORS = {
-    "invalid_argument": "The message names the argument; a donated array must not be "
-    "used again.",
+    "invalid_argument": "If it is of a deleted or donated array, an earlier call may "
+    "have taken that: use what the call returned, or keep a copy.",
     "nan": "Put a few steps into `with jax.debug_nans(True), jax.disable_jit():`. They "
     "are slow, but the traceback has the first operation that makes a NaN, even one "
     "that jnp.where masks later.",

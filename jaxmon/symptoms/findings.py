@@ -163,6 +163,6 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
         of
         for of in findings
         if (of.topic != "copies" or of.evidence or of.where not in copying)
-        and (of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0))
+        and (of.topic not in _GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
     ]
     return sorted(distinct, key=_place)

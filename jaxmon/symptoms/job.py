@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from jaxmon import catalog, promql
+from jaxmon.facts.process import JobRank
+from jaxmon.facts.status import FindingSummary
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
 from jaxmon.symptoms.alert import PROCESS, Alert
-from jaxmon.symptoms.symptom import Symptom
+from jaxmon.symptoms.symptom import Finding, Symptom
 
 
 # States in which a process may wait for another one, and in which it does not. What
@@ -18,8 +22,19 @@ _BUSY = "data_wait|eager|python|gc|gil|blocked|idle"
 _GONE = "unresponsive|dead"
 # Of shorter calls the clock is a part.
 _LEAST_SECONDS = 0.001
+STUCK = ("stalled", "compile_stuck")
+"""Topics of what has lasted so long that it may never end."""
+WAITED_FOR = "`jaxmon job why` says which rank the others wait for."
 DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 """Fraction of time a function keeps its process's devices busy."""
+
+
+def is_held_up(rank: JobRank, findings: Iterable[Finding | FindingSummary]) -> bool:
+    """Return whether *findings* are of a process that waits in a job, or stops it."""
+    return (rank.count or 0) > 1 and any(
+        finding.topic in STUCK or "`jaxmon job why`" in finding.action
+        for finding in findings
+    )
 
 
 def _rank_stuck(limits: Limits) -> Alert:

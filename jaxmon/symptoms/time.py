@@ -65,6 +65,10 @@ _OF_LOOPS = (
     "While a coroutine waits without `await`, its event loop runs no other. Await an "
     "asynchronous client, or asyncio.to_thread for the call."
 )
+_OF_SLEEP = (
+    "If time.sleep waits for something there, wait for that itself, as with an event. "
+    "If the program rests on purpose, nothing is to be won."
+)
 
 
 PeriodJudge: TypeAlias = Callable[[Snapshot, Period], Iterator[Finding]]
@@ -115,10 +119,12 @@ class TimePart(NamedTuple):
                 lines[now.place] = max(lines[now.place] - lasts, 0.0)
         if not period.is_worth(took, self.state, limits.time_worth):
             return
-        won = 0.0 if self.urgency is NOTE else took
-        found = _costs(self.topic, snapshot, period, took, lines, won, *self.verdict)
+        slept = min(period.slept, took) if waits else 0.0
+        rests, won = 2 * slept > took, 0.0 if self.urgency is NOTE else took - slept
+        verdict = ("The program slept for", "") if rests else self.verdict
+        found = _costs(self.topic, snapshot, period, took, lines, won, *verdict)
         severity = _severity(took, self.limit, period, snapshot)
-        action = self.action
+        action = _OF_SLEEP if rests else self.action
         if waits and 2 * period.event_loops(self.state) > took:
             action = _OF_LOOPS
         elif waits and 2 * snapshot.saves_blocked(period) > took:

@@ -5,6 +5,7 @@ import multiprocessing
 import queue
 import sys
 import threading
+import time
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -128,6 +129,29 @@ def test_a_wait_for_items_of_a_pool_is_known() -> None:
         waits_as(
             ITEM, lambda: next(pool.imap(lambda _: ended.wait(60), [1])), ended.set
         )
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_a_thread_that_sleeps_is_known(*, sleeps: bool) -> None:
+    """By the call of its line; one that waits for an event does not sleep."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        while not ended.is_set():
+            time.sleep(0.01) if sleeps else ended.wait(0.01)
+
+    thread, reader = threading.Thread(target=wait), ActivityReader(jax, CallSites())
+    thread.start()
+
+    def seen() -> bool:
+        stacks = repeatedly(partial(read_stacks, lambda _: [thread.ident or 0]))
+        doing = [reader.read(stack) for stack in stacks.values()]
+        waits = any(of.parked or of.sleeps for of in doing)
+        return waits and [of.sleeps for of in doing] == [sleeps]
+
+    until(seen, "a thread that waits")
+    ended.set()
+    thread.join(10.0)
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])

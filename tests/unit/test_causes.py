@@ -178,6 +178,20 @@ def test_a_new_function_of_the_same_line_is_named() -> None:
     assert texts(cause)[1:] == ["argument x: float32[] → float32[3]"]
 
 
+def test_what_a_new_function_captures_is_named() -> None:
+    """Jitted once, it would keep the value: that has to become an argument."""
+    state = 3
+    makes = {"state": lambda: lambda x: x * state, "": lambda: lambda x: x * 3}
+    for captured, make in makes.items():
+        causes, first, second = Histories(), make(), make()
+        judge(causes, jitted(first), call(leaf()))
+
+        cause = judge(causes, jitted(second), call(leaf()))
+
+        assert name(cause) == "new_function"
+        assert texts(cause)[0].partition("; it captures ")[2] == captured
+
+
 def test_a_long_list_of_differences_is_cut() -> None:
     """Of a thousand changed leaves the first are kept, and the rest counted."""
     causes, fun = Histories(), jitted(lambda: 1)

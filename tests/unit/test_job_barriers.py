@@ -96,6 +96,19 @@ def test_a_job_that_has_not_called_for_long_may_hang_soon() -> None:
         assert found.endswith(said)
 
 
+def test_a_pause_that_is_unusually_long_is_a_wait() -> None:
+    """Three times the usual one, and 5 s at least; of a slow job, as long as before."""
+    for age, usual, state in (
+        (4.9, 0.05, JobState.PROGRESSING),
+        (5.0, 0.05, JobState.WAITING),
+        (20.0, 8.0, JobState.PROGRESSING),
+        (25.0, 8.0, JobState.WAITING),
+        (29.0, 60.0, JobState.PROGRESSING),
+    ):
+        job = judged(*waiting(3, age=age, usual=usual), in_barrier(3, age=age))
+        assert (job.state, bool(job.suspects)) == (state, state is JobState.WAITING)
+
+
 def test_who_does_not_initialise_its_devices_is_named() -> None:
     """JAX does so when the first function is compiled, and waits for all processes."""
     first = report(0, calls=None, state="compile", place="train.py:9", age=100.0)
@@ -119,6 +132,7 @@ def test_who_comes_to_a_barrier_alone_is_named() -> None:
         "not dispatched call 813 of train_step"
     ) in text(job)
     assert "such as an exception that it handles" in text(job)
+    assert "give all ranks the same number of batches" in text(job)
     alone = report(3, state="device", function=STEP, place="eval.py:7")
     job = judged(*waiting(3), alone)
     assert (only(job).kind, only(job).function) == (SuspectKind.ELSEWHERE, STEP)

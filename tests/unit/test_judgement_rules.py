@@ -30,7 +30,7 @@ symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
     compiled < traced / 2
-symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
+symptoms/findings.py: of.seconds >= 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
@@ -48,7 +48,7 @@ symptoms/starts.py: limits.duration('1h')
 symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
-symptoms/time.py: 2 * period.event_loops(self.state) > took;
+symptoms/time.py: 2 * slept > took; 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _SLOW_READ;
     again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;

@@ -2,10 +2,11 @@
 
 import pytest
 
-from jaxmon.facts.process import read
+from jaxmon.facts.process import JobRank, read
 from jaxmon.facts.walltime import from_place
 from jaxmon.screens.notes import doubts
 from jaxmon.symptoms.alert import PAGE, TICKET
+from jaxmon.symptoms.job import is_held_up
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
@@ -203,6 +204,8 @@ def test_a_rank_that_waits_for_long_is_for_its_job_to_judge(seconds, before, las
     for of in found:
         assert of.verdict.startswith("The program has been waiting for results for 25")
         assert "`jaxmon job why` says which" in of.action
+    assert is_held_up(JobRank(0, 2), found) is lasts
+    assert not is_held_up(JobRank(), found)
     assert not findings(time=time, transfers={})
 
 

@@ -225,7 +225,7 @@ PROGRAMS (latest per function; median times of sampled calls)
   FUNCTION                            PROGRAMS  TEMP MEMORY  DISPATCH  EXECUTION
   train.step                                38      3.2 GiB    210 µs      12 ms
 
-ARITHMETIC (FLOPs of matrix products and convolutions, on all devices)
+ARITHMETIC (FLOPs of the model: matrix products and convolutions, each once)
   FUNCTION                        FLOP  RECOMPUTED   FLOP/S  OF PEAK    BOUND BY
   train.step                    1.23 T           -    100 T   10.1 %           -
   FLOPs of train.evaluate.<locals>.the_metrics_of_one_batch are unknown: a while

@@ -61,6 +61,24 @@ def test_waiting_in_an_activity_that_the_program_marks_is_expected():
     assert "asyncio.to_thread" in only.action
 
 
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_of_a_program_that_sleeps_no_gain_is_promised(*, sleeps):
+    """It may rest on purpose; what waits for something else may be won."""
+    time, waits = ledger({"blocked": 0.9}), {"state": "blocked", "seconds": 240.0}
+    time["since_start"]["places"] = [
+        {**waits, "place": "a.py:1", "seconds": 300.0, "sleeps": sleeps},
+        {**waits, "place": "b.py:2"},
+    ]
+    (only,) = findings(time=time, **NO_MORE)
+
+    assert only.seconds == pytest.approx(240.0 if sleeps else 540.0)
+    assert only.verdict.startswith("The program slept for 9 min") is sleeps
+    assert ("rests on purpose, nothing is to be won" in only.action) is sleeps
+    time["since_start"]["places"][1]["sleeps"] = sleeps
+    (only,) = findings(time=time, **NO_MORE)
+    assert only.seconds == pytest.approx(0.0 if sleeps else 540.0)
+
+
 @pytest.mark.parametrize(("error", "topics"), [(5.0, ["blocked"]), (7.0, [])])
 def test_what_may_be_less_than_a_tenth_is_no_finding(error, topics):
     """Of few looks, 11 % may as well be 9 %."""

@@ -151,6 +151,7 @@ class Doing(NamedTuple):
         loop: the line of the outermost loop of the user's that this is in, if any.
         work: whether it waits for what may come at any time, or never, if it waits: an
             item of a queue, a condition, a line of input.
+        sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
     """
 
     state: str
@@ -166,6 +167,7 @@ class Doing(NamedTuple):
     holds_loop: bool = False
     loop: SourceLine = _UNKNOWN
     work: bool = False
+    sleeps: bool = False
 
 
 class ActivityReader:
@@ -237,6 +239,8 @@ class ActivityReader:
             holds_loop=holds and loops,
             loop=self._loop(rest),
             work=work,
+            sleeps=bool(stack)
+            and stack[0].offset in self._sites.offsets(stack[0].code).sleeping,
         )
 
     def _traced(

@@ -46,7 +46,7 @@ _LONGEST = 50_000
 _UNIT = 2
 _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # What waits for work in C: of `queue.SimpleQueue`, of the terminal or a pipe.
-_TAKING, _INPUT, _STDIN = "get", "input", "stdin"
+_TAKING, _INPUT, _STDIN, _SLEEP = "get", "input", "stdin", "time.sleep"
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 _Place: TypeAlias = tuple[int | None, int | None]
@@ -175,7 +175,7 @@ class CallSites:
         """
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
-        asking, receiving, taking, idling = (set[int]() for _ in range(4))
+        asking, receiving, taking, idling, sleeping = (set[int]() for _ in range(5))
         accepts = False
         if len(code.co_code) <= _LONGEST:
             for call in _calls(code):
@@ -183,6 +183,7 @@ class CallSites:
                 if call.method == (_STDIN if call.is_loop else _TAKING):
                     taking.add(call.offset)
                 idling.update([call.offset] * (name == _INPUT))
+                sleeping.update([call.offset] * (bool(name) and call.text == _SLEEP))
                 if call.is_loop or name == "next":
                     asking.add(call.offset)
                     # Python 3.12 is behind it while it runs a generator.
@@ -193,7 +194,7 @@ class CallSites:
                 elif name and (state := _state_of(dict.get(names, name), call.method)):
                     self._add(code, call.offset, state, "")
         idling.update(receiving if accepts else ())
-        found = map(frozenset, (asking, receiving, taking, idling))
+        found = map(frozenset, (asking, receiving, taking, idling, sleeping))
         self._asking[id(code)] = WaitOffsets(code, *found)
 
     def places(self) -> list[tuple[str, CodeType, int]]:
@@ -264,13 +265,14 @@ class _Call(NamedTuple):
 
 
 class WaitOffsets(NamedTuple):
-    """Offsets of *code* that wait: of loops, for a socket, a queue, or a user."""
+    """Offsets of *code* that wait: of loops, for a socket, queue, user, or a time."""
 
     code: CodeType | None = None
     asking: frozenset[int] = frozenset()
     receiving: frozenset[int] = frozenset()
     taking: frozenset[int] = frozenset()
     idling: frozenset[int] = frozenset()
+    sleeping: frozenset[int] = frozenset()
 
 
 _NONE = WaitOffsets()

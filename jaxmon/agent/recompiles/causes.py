@@ -36,6 +36,7 @@ _DIGESTS = 256
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
 _MAX_TEXTS = 1_000
+_MOST_CAPTURED = 5
 
 # Distance of one difference of each kind, relative to one attribute in which leaves
 # differ. A tree with a different key is a different program; so is a different
@@ -384,6 +385,9 @@ def _made_again(fun: object) -> Mismatch:
         advice = f"{around} recreates and jits it each time"
     else:
         what, advice = "function object", "it was redefined"
+    code = code_of(function)
+    captured = ", ".join(code.co_freevars[:_MOST_CAPTURED]) if code else ""
+    advice += f"; it captures {captured}" if captured else ""
     text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
     return Mismatch("new_function", name, "another object", f"a new {what}", text)
 

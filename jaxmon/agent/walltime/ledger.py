@@ -46,6 +46,7 @@ class LookEntry(NamedTuple):
         divided: whether it waited for work that is divided: other threads waited there,
             too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any.
+        sleeps: whether it called `time.sleep` there.
     """
 
     activity: str
@@ -56,6 +57,7 @@ class LookEntry(NamedTuple):
     caller: str = ""
     divided: bool = False
     loop: str = ""
+    sleeps: bool = False
 
 
 class ThreadState(Enum):

@@ -247,9 +247,8 @@ class Looks:
         divided = state == DATA_WAIT and seen.doing.divides
         divided = divided or (state == BLOCKED and self._divides(seen, found))
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
-        entry = LookEntry(
-            activity, state, place, function, loops, caller, divided=divided, loop=loop
-        )
+        parts = activity, state, place, function, loops, caller, divided, loop
+        entry = LookEntry(*parts, seen.doing.sleeps)
         spent = self._called_back(entry, late)
         if work or (seen.doing.state == ITEM and state == DATA_WAIT):
             spent = self._fed(entry, seen.thread, due, late, work=work)

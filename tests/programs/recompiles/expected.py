@@ -291,13 +291,13 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "new_closure": [
             (
                 "a new function object at FILE:LINE, `step`: make recreates and "
-                "jits it each time"
+                "jits it each time; it captures factor"
             )
         ],
         "jit_inside_a_method": [
             (
                 "a new function object at FILE:LINE, `step`: Model.jits_inside "
-                "recreates and jits it each time"
+                "recreates and jits it each time; it captures self"
             )
         ],
         "new_bound_method": [
@@ -334,10 +334,16 @@ CAUSES: dict[str, dict[str, list[str]]] = {
             )
         ],
         "new_closure_over_arrays": [
-            "a new function object at FILE:LINE, `<lambda>`: jit outside the loop"
+            (
+                "a new function object at FILE:LINE, `<lambda>`: jit outside the loop; "
+                "it captures batch"
+            )
         ],
         "gradient_of_a_new_closure": [
-            "a new wrapper of a function at FILE:LINE, `loss`: wrap and jit it once"
+            (
+                "a new wrapper of a function at FILE:LINE, `loss`: wrap and jit it "
+                "once; it captures factor"
+            )
         ],
         "equal_functions_that_both_exist": [
             "a new function object at FILE:LINE, `<lambda>`: jit outside the loop"
