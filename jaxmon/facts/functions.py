@@ -1,10 +1,9 @@
 """
-What jitted functions, their programs and the persistent cache report.
+What jitted functions and their programs report.
 
-How times of one kind vary, and whether they are longer than others, beyond noise, has
-one definition, too: of a running process against its own past, and of one run against
-another. Both have the samples; `jaxmon.symptoms.steps` and Prometheus have only
-sums and buckets, and compare means and quantiles of windows.
+How times of one kind vary, and whether they are longer than others, beyond noise, is
+defined here only: of a process against its own past, of a run against another. Both
+have samples; `jaxmon.symptoms.steps` and Prometheus compare means and quantiles.
 """
 
 from __future__ import annotations
