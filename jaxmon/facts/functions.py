@@ -1,9 +1,8 @@
 """
 What jitted functions and their programs report.
 
-How times of one kind vary, and whether they are longer than others, beyond noise, is
-defined here only: of a process against its own past, of a run against another. Both
-have samples; `jaxmon.symptoms.steps` and Prometheus compare means and quantiles.
+How times of one kind vary, and whether they are longer than others, is defined here
+only. Processes and runs have samples; `jaxmon.symptoms.steps` and Prometheus do not.
 """
 
 from __future__ import annotations
