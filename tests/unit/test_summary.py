@@ -181,6 +181,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "unrecorded": False,
         "calling": {},
         "recognised": [],
+        "repeated": "",
         "rank": {},
     }
     assert (down.worker, down.up, down.jax) == ("1", False, None)
