@@ -30,7 +30,7 @@ OTHERS = "Ended: pid 7 (python3 train.py), last seen 2 min ago."
     [
         # A rank of the same job, or a replica, has lost the one that ended.
         ([running(TRAIN, 150.0)], True),
-        ([running("/usr/bin/python /work/train.py --fast", 150.0)], True),
+        ([running("/usr/bin/python /srv/train.py --fast", 150.0)], True),
         ([running(TRAIN, 150.0), running("python3 serve.py", 10.0)], True),
         # Another was started since, or something else.
         ([running(TRAIN, 90.0)], False),
