@@ -335,9 +335,9 @@ def test_a_route_that_most_callers_leave_is_found(
     route = {"left": left, "finished": done, "in_progress": 9, "queued": 7}
     blocked = ledger({"blocked": 0.8})
     every = findings(None, requests={"/score": route}, time=blocked)
-    told = [finding for finding in every if finding.topic == "callers_left"]
-    assert bool(told) == found
-    for finding in told:
+    of_callers = [finding for finding in every if finding.topic == "callers_left"]
+    assert bool(of_callers) == found
+    for finding in of_callers:
         assert finding.subject == "/score"
         assert finding.verdict == (
             "34 callers of /score left before a response began, 69 % of 49."
