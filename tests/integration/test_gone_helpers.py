@@ -1,9 +1,13 @@
 """Threads and child processes of the program that have failed."""
 
 import json
+import os
 
+import jax
 import pytest
 
+from jaxmon.agent.errors.helpers import HelperFailures
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import FailedHelper as Failed
 from tests.helpers.preloaded import run_preloaded
@@ -296,3 +300,11 @@ def test_a_worker_that_is_killed_is_known_where_a_loop_waits_for_it():
     (found,) = run_preloaded("-c", KILLED).json()
     assert (found["name"], found["code"]) == ("loader", -9)
     assert 0.0 <= found["age_seconds"] < 30.0
+
+
+def test_looks_go_on_without_waitid(monkeypatch):
+    """As on macOS before Python 3.13."""
+    monkeypatch.delattr(os, "waitid")
+    failures = HelperFailures(SourceLineFinder(jax))
+    failures.look()
+    failures.look()

@@ -146,7 +146,8 @@ class HelperFailures:
 
 def _has_ended() -> bool:
     """Return whether a child has ended, and this process has not waited for it yet."""
-    with contextlib.suppress(OSError):  # there is none
+    # There is none, or this is macOS before Python 3.13.
+    with contextlib.suppress(OSError, AttributeError):
         left = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_ALL, 0, left) is not None
     return False
