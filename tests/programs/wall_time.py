@@ -226,6 +226,14 @@ def ledger() -> dict[str, Any]:
     return found
 
 
+def ledger_at_a_look() -> dict[str, Any]:
+    """Return the ledger when a look has just been taken: its seconds end now."""
+    looks = ledger()["since_start"]["looks"]
+    while (found := ledger())["since_start"]["looks"] == looks:
+        time.sleep(0.001)
+    return found
+
+
 def requests_by_route() -> dict[str, Any]:
     """Return the requests that the program marks, by route."""
     runtime = runtime_of(AGENT)
@@ -250,15 +258,14 @@ def waited_for_processor() -> float:
 
 def main() -> None:
     fetch(step(jnp.ones((300, 300)), jnp.ones((300, 300)))[1])
-    while not ledger()["since_start"]["looks"]:
-        time.sleep(0.01)
+    before, began = ledger_at_a_look()["since_start"], time.perf_counter()
     truth.clear()
-    before, began = ledger()["since_start"], time.perf_counter()
     delayed = waited_for_processor()
     PROGRAMS[KIND]()
-    found, seconds = ledger(), time.perf_counter() - began
+    found = ledger()
+    whole = ledger_at_a_look()["since_start"]
+    seconds = time.perf_counter() - began
     delayed = waited_for_processor() - delayed
-    whole = found["since_start"]
     looked = whole["seconds"] - before["seconds"]
     # Of a state with few looks nothing may be left later, by the correction of all.
     none = {"seconds": 0.0}
