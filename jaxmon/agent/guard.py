@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jaxmon import interrupts
@@ -155,6 +155,14 @@ class Guard:
     def on(self, site: str) -> bool:
         """Return whether *site* is enabled."""
         return site not in self.off
+
+    def switch_off(self, sites: Iterable[str], why: str) -> None:
+        """Disable *sites*, which are not safe in this program, and log it once."""
+        with self._lock:
+            new = [site for site in sites if site not in self.off]
+            self.off.update(new)
+        if new:
+            log.warning("jaxmon has disabled %s: %s", ", ".join(new), why)
 
     def failed(
         self,

@@ -326,6 +326,34 @@ def profile_line() -> int:
     return first + next(n for n, line in enumerate(lines) if "# the profile" in line)
 
 
+# What asks arrays looks often, while the program reads what a callback computes.
+READS_WHAT_A_CALLBACK_MAKES = """
+import time
+import jax, jax.numpy as jnp, jaxmon
+jaxmon.instrument(
+    port=0, socket=False, memory_interval=0.1, memory_lines_interval=0.1,
+    time_interval=0.02, sample_rate=100,
+)
+@jax.jit
+def told(x):
+    jax.debug.callback(lambda total: time.sleep(0.05), x.sum())
+    return x + 1
+x = jnp.ones((300, 300))
+for _ in range(60):
+    jaxmon.log_values({"made": jnp.sum(y := told(x @ x))})
+    float(y[0, 0])
+print(jax.__version_info__ < (0, 6))
+"""
+
+
+@pytest.mark.ground_truth
+def test_a_program_ends_that_reads_what_a_callback_makes() -> None:
+    """Up to JAX 0.5 it would wait forever for what asks about the array meanwhile."""
+    ran = run_preloaded("-c", READS_WHAT_A_CALLBACK_MAKES, seconds=60).ok()
+
+    assert ran.out.strip() == str("jaxmon has disabled" in ran.err)
+
+
 def test_arrays_that_change_with_32_bits_and_those_given_again() -> None:
     """Timestamps and large integers, beside what survives; the same array each time."""
     rng = np.random.default_rng(0)

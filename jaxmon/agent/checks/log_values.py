@@ -43,6 +43,7 @@ class LoggedValues(Part):
     name = SITE
 
     def __init__(self, context: Context, values: Values, watcher: Watcher) -> None:
+        self._guard = context.guard
         self._jax = context.jax
         self._values = values
         self._watcher = watcher
@@ -100,7 +101,7 @@ class LoggedValues(Part):
             step=None if step is None else self._kept("step", step),
             values=tuple([(name, self._kept(name, value)) for name, value in values]),
         )
-        if len(self._waiting) >= _WAITING:
+        if len(self._waiting) >= _WAITING or not self._guard.on(SITE):
             self._dropped += 1
             return
         self._waiting.append(kept)

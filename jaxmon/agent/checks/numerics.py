@@ -295,7 +295,7 @@ class NumericsPart(Part):
         One NaN may be of a step that loss scaling skips. So there must be a tensor
         without a finite value, and none of its kind with one, or NaN in two calls.
         """
-        if asked or not backends.initialised(self._jax):
+        if asked or not (backends.initialised(self._jax) and self._guard.on(self.name)):
             return
         with reading(self._jax):
             held = self._held()

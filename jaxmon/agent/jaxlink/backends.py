@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import interrupts
+from jaxmon.agent.guard import Guard
 from jaxmon.clocks import monotonic, sleep
 from jaxmon.tuples import NamedTuple
 
@@ -21,6 +22,9 @@ from jaxmon.tuples import NamedTuple
 _MOMENT_SECONDS = 0.05
 _TURN_SECONDS = 0.001
 _SELF = Path("/proc/self")
+# What asks arrays on threads of ours.
+_ASKING = ("allocations", "memory", "numerics", "sampling", "values")
+_UNSAFE = "before JAX 0.6 they can block a program with callbacks on a CPU forever"
 
 
 def is_calling(jax: Any) -> Callable[[], bool]:
@@ -43,6 +47,19 @@ def initialised(jax: Any) -> bool:
     cluster has joined.
     """
     return client(jax) is not None
+
+
+def leave_arrays_alone(jax: Any, guard: Guard) -> None:
+    """
+    Disable what asks arrays anything on threads of ours, where that may block the
+    program forever: called before a program with a callback runs.
+
+    On CPU devices, up to JAX 0.5, a thread that reads an array locks it until it is
+    ready. Whoever asks whether it is, holds the GIL meanwhile; the callback that
+    computes it never gets that.
+    """
+    if jax.__version_info__ < (0, 6) and jax.default_backend() == "cpu":
+        guard.switch_off(_ASKING, _UNSAFE)
 
 
 def version() -> str | None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.agent.inspection import is_instance, package_of
-from jaxmon.agent.jaxlink.backends import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling, leave_arrays_alone
 from jaxmon.agent.jaxlink.call_sites import (
     CONVERSIONS,
     CallSites,
@@ -378,8 +378,7 @@ class TransferHooks:
         place = line.place
         if place not in self.profiles and len(self.profiles) >= _MANY:
             return None
-        times = self.profiles.setdefault(place, CallbackTimes())
-        return times.began(frame, original)
+        return self.profiles.setdefault(place, CallbackTimes()).began(frame, original)
 
     def callback_places(self) -> list[ObservedTarget]:
         """Return where JAX looks up what puts a call of Python into a program."""
@@ -402,6 +401,7 @@ class TransferHooks:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe that a program gets a call of Python."""
+        leave_arrays_alone(self._jax, self._guard)
         equation, above = None, frame.f_back
         for _ in range(_STEPS):
             if equation is not None or above is None:

@@ -98,7 +98,7 @@ _COPIES = frozenset(
 _CALLBACKS = (
     (end("_src", "callback.py"), "__call__"),
     (end("_src", "callback.py"), "_wrapped_callback"),
-    (end("interpreters", "mlir.py"), "_wrapped_callback"),  # to JAX 0.4
+    (end("_src", "interpreters", "mlir.py"), "_wrapped_callback"),  # to JAX 0.6
 )
 _CALL_BACK = frozenset(function for _, function in _CALLBACKS)
 

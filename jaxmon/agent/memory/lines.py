@@ -322,7 +322,8 @@ class MemoryLines(Part):
 
     def profile(self, *, judge: bool = True) -> MemoryProfile:
         """
-        Return the memory holders; empty before the program has initialised a backend.
+        Return the memory holders; empty before the program has initialised a backend,
+        and if disabled.
 
         Args:
             judge: whether what grows is judged by it.
@@ -332,7 +333,7 @@ class MemoryLines(Part):
         """
         from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
 
-        if not backends.initialised(self._jax):
+        if not backends.initialised(self._jax) or not self._guard.on(self.name):
             self._forget()
             return MemoryProfile(wall_time(), ())
         try:

@@ -266,7 +266,10 @@ class MemoryPart(Part):
         return self._families
 
     def take_snapshot(self) -> None:
-        """Read everything now, on this thread."""
+        """Read everything now, on this thread, unless disabled."""
+        if not self._guard.on(self.name):
+            self._families, self._devices = [], ()
+            return
         families: list[Family] = []
         summaries: tuple[facts.Device, ...] = ()
         try:
