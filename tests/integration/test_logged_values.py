@@ -56,6 +56,7 @@ def test_arrays_and_numbers_are_exported(agent: Agent) -> None:
     assert value(agent, "jaxmon_host_transfers_total", direction="device_to_host") == 0
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="off beside a callback")
 def test_a_value_that_is_not_ready_is_read_later(agent: Agent) -> None:
     """The program goes on at once; nothing is known of a value that does not exist."""
     release = threading.Event()

@@ -131,7 +131,12 @@ def mark_missing(rows: Any, step: Any) -> Any:
     ("function", "lost"),
     [
         (diverge, ["[1]['loss']", "[0]"]),
-        (print_and_diverge, ["[1]['loss']", "[0]"]),
+        pytest.param(
+            *(print_and_diverge, ["[1]['loss']", "[0]"]),
+            marks=pytest.mark.skipif(
+                jax.__version_info__ < (0, 6), reason="off beside a callback"
+            ),
+        ),
         (mask, []),
         (scale_loss, []),
         (mark_missing, []),
