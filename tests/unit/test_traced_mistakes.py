@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.tracing.reader import read
-from jaxmon.agent.tracing.sources import entry_of, node_of, parsed
+from jaxmon.agent.tracing.part import entry_of
+from jaxmon.agent.tracing.reader import node_of, parsed, read
 from tests.traced.faulty import FAULTY
 from tests.traced.healthy import HEALTHY
 
@@ -162,7 +162,7 @@ def test_the_mistake_names_its_source(tmp_path: Path) -> None:
     (mistake,) = read(entry, static=(), is_user=lambda _: True)
 
     assert (mistake.file, mistake.text) == (str(path), "numpy.random.normal")
-    assert mistake.function == "noise"
+    assert mistake.within == "noise"
 
 
 @pytest.mark.parametrize("change", ["", "# nothing\n", "def step(y): return y\n"])

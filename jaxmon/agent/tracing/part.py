@@ -8,27 +8,34 @@ value. JAX reports nothing of that, so the source is read, on a thread of ours.
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
+from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.tracing.sources import Mistake, TracedFunction, entry_of
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time
 from jaxmon.facts.events import TraceMistake, Tracing
 from jaxmon.host.sources import display_path
 
 
+if TYPE_CHECKING:
+    from jaxmon.agent.tracing.values import Mistake
+
+
+_PARTIAL = vars(functools.partial)
+_MOST_WRAPPERS = 16
 _MAX_SOURCES = 5_000
 """Maximum number of functions read in a process."""
 
@@ -41,24 +48,35 @@ _GATHER_SECONDS = 0.5
 _ASKED_SECONDS = 0.5
 
 
+class TracedFunction(NamedTuple):
+    """
+    A function that JAX traces.
+
+    Attributes:
+        function: the Python function.
+        holder: the object that it is a method of, or `ABSENT`.
+        given: number of arguments that a partial provides, and their names.
+        traced: whether all other arguments are traced, but for static ones.
+    """
+
+    function: Any
+    holder: Any = ABSENT
+    given: tuple[int, frozenset[str]] = (0, frozenset())
+    traced: bool = True
+
+
 class _Unread(NamedTuple):
     """
     A function to read; none of its objects is kept alive.
 
     Attributes:
-        function: its statistics.
-        code: reference to the Python function.
-        holder: reference to the object that it is a method of, if it is one.
-        given: as in `TracedFunction`.
-        traced: as in `TracedFunction`.
+        name: of the jitted function.
+        entry: what JAX traces, with references in place of the objects.
         static: positions and names of its static arguments.
     """
 
-    function: Function
-    code: weakref.ref[Any]
-    holder: Callable[[], Any] | None
-    given: tuple[int, frozenset[str]]
-    traced: bool
+    name: str
+    entry: TracedFunction
     static: tuple[int | str, ...]
 
 
@@ -107,15 +125,12 @@ class TraceMistakes(Part):
             return
         self._seen[id(code)] = code
         static = static_arguments(jitted.key)
-        unread = _Unread(
-            function,
-            weakref.ref(entry.function),
-            None if entry.holder is ABSENT else _reference(entry.holder),
-            entry.given,
-            entry.traced and static is not None,
-            static or (),
+        kept = entry._replace(
+            function=weakref.ref(entry.function),
+            holder=_reference(entry.holder),
+            traced=entry.traced and static is not None,
         )
-        self._unread.append(unread)
+        self._unread.append(_Unread(function.name, kept, static or ()))
         if not self._is_queued:
             self._is_queued = self._worker.submit(self._read_affordable)
 
@@ -148,11 +163,7 @@ class TraceMistakes(Part):
         return Tracing(
             tuple(
                 TraceMistake(
-                    kind=mistake.kind,
-                    file=display_path(mistake.file),
-                    line=mistake.line,
-                    text=mistake.text,
-                    within=mistake.function,
+                    **mistake._replace(file=display_path(mistake.file))._asdict(),
                     functions=tuple(functions),
                 )
                 for mistake, functions in self._found.copy().items()
@@ -176,23 +187,54 @@ class TraceMistakes(Part):
         # Loaded once there are functions to read.
         from jaxmon.agent.tracing.reader import read  # noqa: PLC0415
 
-        function = unread.code()
-        if function is None:  # it is gone
+        function, holder = unread.entry.function(), unread.entry.holder()
+        # It may be gone.
+        if function is None or not self._files.is_user(function.__code__.co_filename):
             return
-        if not self._files.is_user(function.__code__.co_filename):
-            return
-        holder = ABSENT if unread.holder is None else unread.holder()
-        entry = TracedFunction(function, holder, unread.given, unread.traced)
-        found = read(entry, static=unread.static, is_user=self._files.is_user)
-        for mistake in found:
+        entry = unread.entry._replace(function=function, holder=holder)
+        for mistake in read(entry, static=unread.static, is_user=self._files.is_user):
             if mistake not in self._found and len(self._found) >= _MAX_MISTAKES:
                 return
             functions = self._found.setdefault(mistake, {})
             if len(functions) < _MAX_FUNCTIONS:
-                functions[unread.function.name] = None
+                functions[unread.name] = None
 
 
 def _reference(holder: Any) -> Callable[[], Any]:
+    if holder is ABSENT:
+        return lambda: ABSENT
     with interrupts.expected(TypeError):  # its class has no weak references
         return weakref.ref(holder)
     return type(None)
+
+
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
+    """
+    Return the user's function inside *fun*, which is jitted.
+
+    Args:
+        fun: the callable passed to `jax.jit`.
+        is_library: returns whether a file belongs to a library other than JAX.
+    """
+    holder: Any = ABSENT
+    count, names, traced = 0, frozenset[str](), True
+    for _ in range(_MOST_WRAPPERS):
+        fun = uncounted(fun)
+        if is_subclass(type(fun), functools.partial):
+            bound: Any = fun
+            count += len(_PARTIAL["args"].__get__(bound))
+            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
+            fun = _PARTIAL["func"].__get__(bound)
+        elif type(fun) is types.MethodType:
+            holder, fun = fun.__self__, fun.__func__
+        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
+            is_python = type(fun) is types.FunctionType
+            code = getattr(fun, "__code__", None) if is_python else None
+            # JAX passes on what it gets; others may separate what is static.
+            traced = traced and (code is None or not is_library(code.co_filename))
+            fun = wrapped
+        else:
+            break
+    if type(fun) is not types.FunctionType:
+        return None
+    return TracedFunction(fun, holder, (count, names), traced)

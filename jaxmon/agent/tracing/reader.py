@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import gc
+import inspect
+import linecache
+import sys
+import tokenize
 import types
 from collections.abc import Callable, Collection
+from importlib.util import decode_source
+from pathlib import Path
+from types import CodeType
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.sources import (
-    Mistake,
-    Node,
-    TracedFunction,
-    node_of,
-    parameters_of,
-)
+from jaxmon.agent.tracing.part import TracedFunction
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
     Counters,
     Local,
+    Mistake,
     Names,
+    Node,
     TracedValue,
     either,
     together,
 )
+from jaxmon.errors import JaxmonError
+from jaxmon.host.files import bounded
+from jaxmon.threads import get_ident
 
 
 _MAX_READS = 100
@@ -37,6 +45,12 @@ arguments is read again.
 
 _DEEPEST = 8
 """Maximum depth of calls that are followed."""
+
+_MAX_BYTES = 1 << 20
+"""Maximum size of a source file: larger ones are generated."""
+
+_MAX_LINES = 2_000
+"""Maximum lines of a function."""
 
 
 def read(
@@ -200,3 +214,122 @@ def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
         return NOTHING
 
     return outer
+
+
+def node_of(code: CodeType) -> Node | None:
+    """
+    Return the syntax tree of *code*, its lines numbered as in the file; `None` if there
+    is no source, or if it has changed since it was loaded.
+
+    Reads the file, or what a notebook keeps of its cells. Takes about a millisecond for
+    a hundred lines.
+    """
+    first = code.co_firstlineno
+    lines = _lines(code.co_filename)[first - 1 : first - 1 + _MAX_LINES]
+    try:
+        block = inspect.getblock(lines)
+        text = "".join(block)
+        # A method or an inner function is indented.
+        prefix = "if 1:\n" if text[:1].isspace() else ""
+        tree = parsed(prefix + text)
+    except (
+        *(SyntaxError, ValueError, RecursionError, IndexError),
+        tokenize.TokenError,
+    ) as error:
+        interrupts.pass_on(error)
+        return None
+    found = [node for node in ast.walk(tree) if _is_of(node, code)]
+    if len(found) != 1 or not _is_unchanged(code, text, len(block)):
+        return None
+    ast.increment_lineno(tree, first - 1 - bool(prefix))
+    node = found[0]
+    assert isinstance(node, ast.FunctionDef | ast.Lambda)  # noqa: S101 - for mypy
+    return node
+
+
+def parameters_of(node: Node) -> list[str]:
+    """Return the names of all parameters of *node*, in the order of its code."""
+    given = node.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    gathered = [
+        parameter for parameter in (given.vararg, given.kwarg) if parameter is not None
+    ]
+    return [parameter.arg for parameter in (*named, *gathered)]
+
+
+def _lines(file: str) -> list[str]:
+    cached = linecache.cache.get(file)
+    if cached is not None and len(cached) == 4:  # noqa: PLR2004 - not a lazy one
+        return cached[2]
+    if file.startswith("<"):
+        return []
+    with interrupts.expected(JaxmonError, SyntaxError, UnicodeError):
+        content = bounded.read(Path(file), most=_MAX_BYTES)
+        return decode_source(content).splitlines(keepends=True)
+    return []
+
+
+def _is_of(node: ast.AST, code: CodeType) -> bool:
+    if isinstance(node, ast.Lambda):
+        named = code.co_name == "<lambda>"
+    elif isinstance(node, ast.FunctionDef):
+        first = min(
+            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+        )
+        named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
+    else:
+        return False
+    return named and parameters_of(node) == list(code.co_varnames[: _arguments(code)])
+
+
+def _arguments(code: CodeType) -> int:
+    gathered = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    return code.co_argcount + code.co_kwonlyargcount + gathered
+
+
+def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
+    """Return whether *text*, of so many *lines*, may be what *code* was made of."""
+    last = max([line or 0 for _, _, line in code.co_lines()], default=0)
+    # A private name is stored with its class.
+    names = [
+        name for name in code.co_names if not name.startswith("_") and "." not in name
+    ]
+    return last < code.co_firstlineno + lines and all(name in text for name in names)
+
+
+def parsed(source: str) -> ast.Module:
+    """
+    Return the tree of *source*.
+
+    Python 3.11 counts the depth of a tree for all threads together. If the garbage
+    collector runs code while a tree is built, and that lets another thread build one,
+    both raise `SystemError`, also in the program. Within a collection there is no
+    other, and no thread that has been stopped by one while it builds.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: as `ast.parse`.
+    """
+    if sys.version_info >= (3, 12):  # which collects between two instructions only
+        return ast.parse(source)
+    found: list[ast.Module | Exception] = []
+    here = get_ident()
+
+    def build(phase: str, _: object) -> None:
+        if phase == "start" and get_ident() == here and not found:
+            try:
+                found.append(ast.parse(source))
+            except Exception as error:  # noqa: BLE001 - raised below
+                found.append(error)
+
+    gc.callbacks.append(build)
+    try:
+        while not found:  # unless another thread collects just now
+            gc.collect(0)
+    finally:
+        gc.callbacks.remove(build)
+    tree = found[0]
+    if isinstance(tree, Exception):
+        raise tree
+    return tree

@@ -1,5 +1,6 @@
 """
-Values in the source of a traced function, as far as reading it shows.
+Values in the source of a traced function, as far as reading it shows, and what may be
+wrong there.
 
 Counters of the program that a jitted function changes. It does so while it is traced,
 and on no other call: what follows from the counter is a constant of the program.
@@ -14,10 +15,44 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing.sources import Node
 
 
+Node: TypeAlias = ast.FunctionDef | ast.Lambda
 Names: TypeAlias = "dict[str, TracedValue]"
+
+FROZEN = "frozen"
+"""A value of the host, such as the time, became a constant of the program."""
+
+ADVANCED = "advanced"
+"""A counter of the program changed while tracing, and became a constant."""
+
+LEAKED = "leaked"
+"""A traced value was stored outside of the function."""
+
+PRINTED = "printed"
+"""A traced value was printed or logged while tracing, and on no later call."""
+
+DROPPED = "dropped"
+"""The result of ``x.at[i].set(v)`` is not used, so nothing is set."""
+
+
+class Mistake(NamedTuple):
+    """
+    One mistake.
+
+    Attributes:
+        kind: one of the constants above.
+        file: as the interpreter knows it.
+        line: of the call or the assignment.
+        text: its source, abridged: ``np.random.normal``, ``losses.append``.
+        within: name of the Python function that contains it.
+    """
+
+    kind: str
+    file: str
+    line: int
+    text: str
+    within: str
 
 
 class ValueOrigin(NamedTuple):
@@ -25,20 +60,12 @@ class ValueOrigin(NamedTuple):
     Where a value of the host comes from.
 
     Attributes:
-        line: of the call.
-        text: ``np.random.normal``.
+        mistake: that a program depends on it: a call, or a counter that changes.
         random: whether it is a random number, not a time.
-        file: of the call.
-        function: that contains it.
-        advanced: whether it is a counter that the function changes.
     """
 
-    line: int
-    text: str
+    mistake: Mistake
     random: bool
-    file: str
-    function: str
-    advanced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +118,9 @@ class TracedValue:
     @property
     def key(self) -> object:
         """Equal for values of which the same is certain."""
-        flags = (
-            self.traced,
-            self.mixed,
-            self.shown,
-            self.outer,
-            self.yields,
-            self.is_file,
-        )
+        flags = self.traced, self.mixed, self.shown, self.outer, self.yields
         elements = tuple(element.key for element in self.elements)
-        objects = id(self.object), self.kind
+        objects = id(self.object), self.kind, self.is_file
         return flags, self.frozen, objects, self.functions, elements
 
     @property
@@ -159,33 +179,10 @@ class Counters:
     def __init__(self) -> None:
         self._origins: dict[tuple[object, str], ValueOrigin] = {}
 
-    def add(
-        self, target: ast.expr, base: TracedValue | None, place: tuple[str, str]
-    ) -> None:
-        """
-        Note that *target* changes.
-
-        Args:
-            target: a name of the module or of an enclosing function, or an attribute.
-            base: what has the attribute.
-            place: file and name of the function.
-        """
-        file, function = place
-        text = ast.unparse(target)
-        origin = ValueOrigin(
-            target.lineno,
-            text,
-            random=False,
-            file=file,
-            function=function,
-            advanced=True,
-        )
-        if isinstance(target, ast.Name):
-            self._origins[file, target.id] = origin
-        elif isinstance(target, ast.Attribute) and base is not None:
-            holder = _holder(base)
-            if holder is not None:
-                self._origins[holder, target.attr] = origin
+    def add(self, holder: object, name: str, mistake: Mistake) -> ValueOrigin:
+        """Note that *name* changes: of an object, or of a module by its file."""
+        origin = self._origins[holder, name] = ValueOrigin(mistake, random=False)
+        return origin
 
     def name(self, file: str, name: str) -> TracedValue | None:
         """Return the counter that *name* is in *file*, `None` if it is none."""
@@ -193,7 +190,7 @@ class Counters:
 
     def attribute(self, base: TracedValue, name: str) -> TracedValue | None:
         """Return the counter *name* of *base*, `None` if it is none."""
-        return _value(self._origins.get((_holder(base), name)))
+        return _value(self._origins.get((holder_of(base), name)))
 
 
 def counts(node: Node, target: ast.expr, value: ast.expr) -> bool:
@@ -216,7 +213,7 @@ def _is(node: ast.AST, text: str, context: type[ast.expr_context]) -> bool:
     )
 
 
-def _holder(base: TracedValue) -> object:
+def holder_of(base: TracedValue) -> object:
     """Return what distinguishes *base* from others, `None` if that is unknown."""
     return base.kind if base.object is ABSENT else id(base.object)
 
