@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
@@ -53,8 +55,6 @@ def array_of(leaf: Any) -> Any:
     Raises:
         Exception: it was deleted meanwhile, or what computed it failed.
     """
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     # A new array object: the program's own would cache the copy.
     return np.asarray(leaf.addressable_data(0))
 

@@ -115,11 +115,16 @@ class KeyPart(Part):
             self._watcher.submit(Pending([key], read))
 
     def _read_drawn(self, count: _KeyCount, draws: int, key: Any) -> None:
+        for value in self._values([key]):
+            count.add(value, draws)
+
+    def _values(self, keys: Sequence[Any]) -> list[bytes]:
+        """Return the values of *keys*, none if one cannot be read."""
         try:
             with reading(self._jax):
-                count.add(array_of(key).tobytes(), draws)
-        except Exception:  # noqa: BLE001 - deleted
-            return
+                return [array_of(key).tobytes() for key in keys]
+        except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+            return []
 
     def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
         """Note from which keys the program *jaxpr* draws."""
@@ -163,33 +168,23 @@ class KeyPart(Part):
         """Return how long each line has had the same key."""
         return tuple(
             [
-                Draws(
-                    place,
-                    draws=line.draws,
-                    samples=line.key.samples,
-                    same=line.key.last - line.key.since + 1,
-                )
+                Draws(place, line.draws, key.samples, key.last - key.since + 1)
                 for place, line in self._lines.copy().items()
-                if line.key.samples
+                if (key := line.key).samples
             ]
         )
 
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
-        longest = [
-            (function.name, max(seen, key=lambda key: key.samples))
-            for function, seen in self._seen.copy().items()
-        ]
-        return {
-            name: facts.Keys(samples=key.samples, calls=key.last - key.since + 1)
-            for name, key in longest
-        }
+        found = {}
+        for function, seen in self._seen.copy().items():
+            key = max(seen, key=lambda key: key.samples)
+            calls = key.last - key.since + 1
+            found[function.name] = facts.Keys(samples=key.samples, calls=calls)
+        return found
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
-        try:
-            with reading(self._jax):
-                values = [array_of(key).tobytes() for key in keys]
-        except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+        if not (values := self._values(keys)):
             return
         seen = self._seen.setdefault(function, [])
         seen.extend(_KeyCount() for _ in values[len(seen) :])

@@ -20,6 +20,8 @@ from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.checks.states import States
@@ -240,7 +242,6 @@ class NumericsPart(Part):
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
             context.observers.returned.append(self.returned)
-            context.observers.lowered.append(self._states.lowered)
 
     def sampled(self, sample: Sample) -> None:
         """Have the small outputs of *sample* read once they are ready."""
@@ -434,8 +435,6 @@ class NumericsPart(Part):
 
 def _reading(leaf: Any) -> OutputReading | None:
     """Return what is in *leaf*, `None` if it was deleted or its program failed."""
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     try:
         values, differs = array_of(leaf), leaf.size <= _ELEMENTS and _differs(leaf)
     except Exception:  # noqa: BLE001 - as it is wherever the program reads it

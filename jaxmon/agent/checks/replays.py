@@ -53,14 +53,16 @@ _PATIENCE = 60.0
 class Turns:
     """
     One re-run at a time, at most once per *interval* seconds, and no more often than
-    keeps the time that they take below 1 %.
+    keeps the time that they take below 1 %, with at most so many bytes of *memory* per
+    device.
 
     Attributes:
         due: `time.monotonic` before which none is made.
     """
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float, memory: int) -> None:
         self._interval = interval
+        self._memory = memory
         self._refused: dict[Function, str] = {}
         self._postponed: dict[Function, str] = {}
         # Popped by the thread that makes a re-run: atomic, and idempotent to restore.
@@ -114,6 +116,19 @@ class Turns:
         """Return why functions are not re-run."""
         return self._postponed.copy() | self._refused.copy()
 
+    def fits(self, function: Function, returned: Iterable[Any], *, sets: int) -> bool:
+        """Return whether *sets* copies of what a call *returned* fit."""
+        needed = bytes_by_device(returned)
+        for device in needed:
+            needed[device] *= sets
+        if max(needed.values(), default=0) > self._memory:
+            self.refuse(function, "too_large")
+        elif not has_room(needed):
+            self.postpone(function, "little_memory")
+        else:
+            return True
+        return False
+
     @contextmanager
     def attempt(self, function: Function) -> Iterator[Callable[[], None]]:
         """
@@ -160,33 +175,6 @@ def has_room(needed: Counter[Any]) -> bool:
         if limit and used + size > (1 - _SPARE) * limit:
             return False
     return True
-
-
-class CopyRoom:
-    """
-    The memory that a re-run may take.
-
-    Args:
-        limit: bytes per device.
-        turns: gets the reason if there is not enough.
-    """
-
-    def __init__(self, limit: int, turns: Turns) -> None:
-        self._limit = limit
-        self._turns = turns
-
-    def fits(self, function: Function, returned: Iterable[Any], *, sets: int) -> bool:
-        """Return whether *sets* copies of what a call *returned* fit."""
-        needed = bytes_by_device(returned)
-        for device in needed:
-            needed[device] *= sets
-        if max(needed.values(), default=0) > self._limit:
-            self._turns.refuse(function, "too_large")
-            return False
-        if not has_room(needed):
-            self._turns.postpone(function, "little_memory")
-            return False
-        return True
 
 
 def copied(jax: Any, leaves: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
@@ -254,7 +242,6 @@ class Replays:
     Re-runs calls on their own thread.
 
     Args:
-        room: the memory that they may take.
         turns: when they may be made.
         worker: compares.
         stopped: set when the worker must not wait any longer.
@@ -264,18 +251,16 @@ class Replays:
         reruns: what re-running calls would do, by function.
     """
 
-    def __init__(  # noqa: PLR0913 - what it shares with those beside the program
+    def __init__(
         self,
         jax: Any,
         *,
-        room: CopyRoom,
         turns: Turns,
         worker: Worker,
         stopped: Event,
         report: Callable[[Function, int, Sequence[Deviation]], None],
     ) -> None:
         self._jax = jax
-        self._room = room
         self._turns = turns
         self._worker = worker
         self._stopped = stopped
@@ -290,7 +275,7 @@ class Replays:
         rerun = self.reruns[function]
         # A copy of the outputs, and those of the second run; of arguments as well.
         sets = 3 if rerun.donates else 2
-        if not self._room.fits(function, returned, sets=sets):
+        if not self._turns.fits(function, returned, sets=sets):
             return
         if not rerun.donates:
             if self._turns.begin():
@@ -325,7 +310,7 @@ class Replays:
         with self._turns.attempt(function) as goes_on:
             tree = self._jax.tree_util
             returned = arrays_in(self._jax, sample.outputs)
-            if not self._room.fits(function, returned, sets=2):
+            if not self._turns.fits(function, returned, sets=2):
                 return
             leaves, structure = tree.tree_flatten((sample.args, sample.kwargs))
             given = kept.arguments(leaves, self.reruns[function].donated)

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.checks.arrays import arrays_in, unready_until
-from jaxmon.agent.checks.replays import CopyRoom, Replays, Turns
+from jaxmon.agent.checks.replays import Replays, Turns
 from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
@@ -46,12 +46,11 @@ class ShadowRunner:
         self._jax = context.jax
         self._checked = checked
         self._worker = Worker("shadow", context.scheduler, limit=1)
-        self._turns = Turns(context.settings.shadow_interval)
-        self._room = CopyRoom(context.settings.shadow_memory, self._turns)
+        settings = context.settings
+        self._turns = Turns(settings.shadow_interval, settings.shadow_memory)
         self._stopped = Event()
         self._replays = Replays(
             context.jax,
-            room=self._room,
             turns=self._turns,
             worker=self._worker,
             stopped=self._stopped,
@@ -71,7 +70,7 @@ class ShadowRunner:
             return
         returned = arrays_in(self._jax, sample.outputs)
         if not self._here(function, arrays_in(self._jax, given) + returned):
-            if self._room.fits(function, returned, sets=1):
+            if self._turns.fits(function, returned, sets=1):
                 self._submit(self._repeat, sample)
         elif not can_copy(self._jax):
             self._turns.refuse(function, "old_jax")

@@ -10,11 +10,11 @@ it that counts, and becomes negative, wraps around.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any
+
+import numpy as np
 
 from jaxmon import interrupts
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
@@ -107,8 +107,6 @@ class NarrowState:
 
     def explain(self) -> facts.Output | None:
         """Return from which size on elements do not change, if smaller ones do."""
-        import numpy as np  # noqa: PLC0415 - this package loads without it
-
         if self._samples < _UNCHANGED or self._last - self._first < _UNCHANGED_CALLS:
             return None
         sizes = np.abs(self._latest.astype(np.float32))
@@ -191,14 +189,6 @@ class States:
         self._names = names
         self._histories: dict[Function, StateHistory] = {}
         self._kept: dict[tuple[Any, ...], NarrowState | CountHistory] = {}
-        # JAX keeps what it has traced for as long as it may compile it again.
-        self._programs: dict[Function, Callable[[], Any]] = {}
-
-    def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
-        """Refer to the program of *function* that JAX lowers."""
-        del frame
-        if jaxpr is not None:
-            self._programs[function] = weakref.ref(jaxpr)
 
     def sampled(self, sample: Sample) -> None:
         """Have some of the state read that *sample* returned."""
@@ -255,7 +245,7 @@ class States:
             lost = history.explain()
             if lost is None:
                 continue
-            jaxpr = self._programs.get(function, bool)()
+            jaxpr = function.jaxpr()
             where = lines.place_of_output(jaxpr, n, number) if jaxpr else ""
             found.setdefault(function, []).append(lost.replace(name=name, where=where))
         return found

@@ -231,7 +231,9 @@ class Compiles(Part):
         if not function.internal:
             jaxpr = lowered_at(frame)
             if jaxpr is not None:
-                self._thread.lowered = function, weakref.ref(jaxpr)
+                # JAX keeps it for as long as it may compile it again.
+                function.jaxpr = weakref.ref(jaxpr)
+                self._thread.lowered = function, function.jaxpr
             for observe in self._lowered:
                 observe(function, frame, jaxpr)
 
