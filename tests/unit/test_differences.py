@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmon.agent.context import Options
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node, node_of
 from jaxmon.agent.recompiles.differences import differences
 from jaxmon.agent.recompiles.signatures import (
-    Options,
     Placement,
     Signature,
     Static,

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass, name_of
+from jaxmon.agent.inspection import (
+    ABSENT,
+    field_of,
+    found_in,
+    is_subclass,
+    name_of,
+    partial_parts,
+)
 from jaxmon.agent.recompiles.value_inspection import static_keys
 from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
@@ -27,11 +34,6 @@ from jaxmon.agent.recompiles.values import Value, text_of, value_of
 _DEEP = 32
 
 _REST = inspect.CO_VARARGS
-
-# Of the class itself, whatever a subclass overrides.
-_FUNC = functools.partial.func.__get__
-_ARGS = functools.partial.args.__get__
-_KEYWORDS = functools.partial.keywords.__get__
 
 
 class Node(NamedTuple):
@@ -72,13 +74,10 @@ def names_of(parameters: Parameters, count: int) -> list[str]:
     Return the names of the first *count* positional arguments: ``x``, ``args[1]``.
     """
     found = list(parameters.positional[:count])
-    left = count - len(found)
-    if not left:
-        return found
     # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
-    rest = parameters.rest or "args"
-    return found + [f"{rest}[{first + number}]" for number in range(left)]
+    numbers = range(first, first + count - len(found))
+    return found + [f"{parameters.rest or 'args'}[{number}]" for number in numbers]
 
 
 def arguments_of(
@@ -93,13 +92,14 @@ def arguments_of(
         statics: receives the static parts of nodes, with their class.
     """
     positional, named = tree.children()
-    found = []
-    for name, child in zip(names, positional.children(), strict=True):
-        node = LEAF if child.node_data() is None else node_of(child, statics)
-        found.append(Argument(name, by_name=False, node=node))
     data = named.node_data()
-    for name, child in zip(data[1] if data else (), named.children(), strict=True):
-        found.append(Argument(name, by_name=True, node=node_of(child, statics)))
+    found = []
+    for by_name, several, part in (
+        (False, names, positional),
+        (True, data[1] if data else (), named),
+    ):
+        for name, child in zip(several, part.children(), strict=True):
+            found.append(Argument(name, by_name, node_of(child, statics)))
     return tuple(found)
 
 
@@ -121,12 +121,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     if tree.num_nodes == leaves + 1:  # children that are leaves, often thousands
         children = (LEAF,) * leaves
     else:
-        children = tuple(
-            [
-                LEAF if child.node_data() is None else node_of(child, statics)
-                for child in tree.children()
-            ]
-        )
+        children = tuple([node_of(child, statics) for child in tree.children()])
     if kind is tuple or kind is list:
         return Node(kind.__name__, (), None, _numbers(len(children)), children, leaves)
     if kind is dict:
@@ -164,7 +159,6 @@ _STRINGS = {id(str)}
 # By the number of keys, those of the latest dict with their texts: the next call has
 # the same ones.
 _KEYS: dict[int, tuple[list[Any], tuple[str, ...]]] = {}
-_NUMBERS: dict[int, tuple[str, ...]] = {}
 
 
 def _keys(keys: list[Any]) -> tuple[str, ...]:
@@ -181,13 +175,9 @@ def _keys(keys: list[Any]) -> tuple[str, ...]:
     return found
 
 
+@functools.lru_cache(maxsize=100)
 def _numbers(count: int) -> tuple[str, ...]:
-    found = _NUMBERS.get(count)
-    if found is None:
-        found = tuple(f"[{number}]" for number in range(count))
-        if len(_NUMBERS) < 100:  # noqa: PLR2004 - few lengths are used again and again
-            _NUMBERS[count] = found
-    return found
+    return tuple(f"[{number}]" for number in range(count))
 
 
 class Parameters(NamedTuple):
@@ -231,9 +221,9 @@ def parameters_of(
     for _ in range(_DEEP):
         while True:
             if is_subclass(type(fun), functools.partial):
-                given += len(_ARGS(fun))
-                by_name.update(_KEYWORDS(fun))
-                fun = _FUNC(fun)
+                fun, args, bound = partial_parts(fun)
+                given += len(args)
+                by_name.update(bound)
             elif type(fun) is types.MethodType:
                 given += 1
                 fun = fun.__func__

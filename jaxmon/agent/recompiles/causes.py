@@ -8,7 +8,8 @@ import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
@@ -35,7 +36,6 @@ _DIGESTS = 256
 # 16 signatures are kept up to 4,096 leaves, fewer beyond; of a warm-up, 256.
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
-_MAX_TEXTS = 1_000
 _MOST_CAPTURED = 5
 
 # Distance of one difference of each kind, relative to one attribute in which leaves
@@ -67,6 +67,7 @@ class Cause(NamedTuple):
     omitted: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class History:
     """
     Compile history of one function object.
@@ -81,19 +82,13 @@ class History:
         warm: signatures that were compiled before the process was ready.
     """
 
-    __slots__ = (
-        *("calls", "cleared_at", "compiled", "digests", "reference", "signatures"),
-        "warm",
-    )
-
-    def __init__(self, reference: weakref.ref[Any] | None) -> None:
-        self.reference = reference
-        self.calls: dict[int, None] = {}
-        self.cleared_at = ""
-        self.compiled = False
-        self.signatures: list[Signature] = []
-        self.warm: list[Signature] = []
-        self.digests: dict[tuple[int, int], None] = {}
+    reference: weakref.ref[Any] | None
+    calls: dict[int, None] = field(default_factory=dict)
+    cleared_at: str = ""
+    compiled: bool = False
+    signatures: list[Signature] = field(default_factory=list)
+    warm: list[Signature] = field(default_factory=list)
+    digests: dict[tuple[int, int], None] = field(default_factory=dict)
 
     def add(self, signature: Signature | None, stage: str = "") -> None:
         """Add a compile, with its *signature* if known; *stage* as of `Observers`."""
@@ -149,7 +144,6 @@ class Histories:
         self._stage = stage
         self._context = context
         self._values = values
-        self._remade: dict[Hashable, Mismatch] = {}
         self._recreations = Recreations()
         self._seen: dict[int, History] = {}
 
@@ -207,7 +201,7 @@ class Histories:
             return Cause("unknown", ())
         last = self._recreations.latest(created.key)
         reference = history.reference
-        made = self._made_again(None if reference is None else reference())
+        made = _made_again(None if reference is None else reference())
         found = self._compare(signature, last) if last is not None else []
         shown = (made, *found[: SHOWN - 1])
         return Cause("new_function", shown, len(found) + 1 - len(shown))
@@ -296,15 +290,6 @@ class Histories:
             _SHAPE in attributes,
             leaves.total() + context + options + static,
         )
-
-    def _made_again(self, fun: object) -> Mismatch:
-        key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
-        found = self._remade.get(key)
-        if found is None:
-            if len(self._remade) >= _MAX_TEXTS:
-                self._remade.clear()
-            found = self._remade[key] = _made_again(fun)
-        return found
 
     def _compare(self, new: Signature, old: Signature) -> list[Mismatch]:
         if new.digest == old.digest:

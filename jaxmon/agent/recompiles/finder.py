@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent.context import Context, Jit
+from jaxmon.agent.context import Context, Jit, Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
@@ -24,9 +25,11 @@ from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinde
 from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, Histories, History
 from jaxmon.agent.recompiles.recreations import Created, created
-from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
+from jaxmon.agent.recompiles.signatures import Signature, SignatureBuilder
 
 
+_Found = TypeVar("_Found")
+_Default = TypeVar("_Default")
 _IN_MESSAGE = 5
 _MAX_NAMES = 1_000
 _MAX_PROGRAMS = 64
@@ -37,6 +40,7 @@ Compared: TypeAlias = tuple[
 ]
 
 
+@dataclass(slots=True, eq=False)
 class PendingCause:
     """
     Compile cause determined beforehand. Holds no user objects.
@@ -44,21 +48,16 @@ class PendingCause:
     Attributes:
         compared: history, creation, signature and kind, as in `Histories.of`.
         cause: why it is compiled, `None` if for the first time.
+        remembered: `Histories.remembered` when the cause was determined.
         place: the line of the program to be changed, empty if unknown.
         noted: called with the seconds once it is compiled.
-        remembered: `Histories.remembered` when the cause was determined.
     """
 
-    __slots__ = ("cause", "compared", "noted", "place", "remembered")
-
-    def __init__(
-        self, compared: Compared, cause: Cause | None, remembered: int
-    ) -> None:
-        self.compared = compared
-        self.cause = cause
-        self.place = ""
-        self.noted: list[Callable[[float], None]] = []
-        self.remembered = remembered
+    compared: Compared
+    cause: Cause | None
+    remembered: int
+    place: str = ""
+    noted: list[Callable[[float], None]] = field(default_factory=list)
 
 
 class CauseFinder:
@@ -107,7 +106,10 @@ class CauseFinder:
         signature = None if call is None else self._signature(call)
         created = None
         if not (function.internal or (history is not None and history.compiled)):
-            created = self._created(jitted, signature)
+            created = self._contained(
+                lambda: self._new(jitted, self._registry.jit_of(jitted.key), signature),
+                None,
+            )
         pending = self._compare((history, created, signature, None), frame)
         if call is not None and not function.internal:
             options: Options = () if signature is None else signature.options
@@ -120,42 +122,36 @@ class CauseFinder:
         """
         Return the transformed function whose program is compiled, called by *frame*.
         """
+        return self._contained(lambda: transformed_at(frame), None)
+
+    def _contained(
+        self, work: Callable[[], _Found], otherwise: _Default
+    ) -> _Found | _Default:
+        """Return what *work* does; if it fails, the compile itself still counts."""
         try:
-            return transformed_at(frame)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            return work()
+        except Exception:  # noqa: BLE001 - contained
             self._guard.failed(self._site)
-            return None
+            return otherwise
 
     def owner_of(self, found: Transformed) -> Function | None:
         """Return the function whose program is compiled outside of its call."""
-        transformations = self._transformations
-        transformed = transformations.named(found)
-        try:
-            if transformed is None and (
-                jit := self._registry.jitted_from(found.names[0])
-            ):
-                transformed = self._never_compiled(jit, found)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
+        transformed = self._transformations.named(found)
+        if transformed is None:
+            transformed = self._contained(lambda: self._never_compiled(found), None)
         return None if transformed is None else transformed.function
 
-    def _never_compiled(
-        self, jit: Jit, found: Transformed
-    ) -> TransformedFunction | None:
+    def _never_compiled(self, found: Transformed) -> TransformedFunction | None:
         """
         Return a function whose program is compiled, but never in its call, as under
         `jax.checkpoint`.
         """
-        transformations, fun = self._transformations, function_of(jit.counted())
-        if fun is None:
+        jit = self._registry.jitted_from(found.names[0])
+        fun = None if jit is None else function_of(jit.counted())
+        if jit is None or fun is None:
             return None
-        if transformations.of(fun) is None:
-            jitted = Jitted(fun, fun, found.names[0], call=False)
-            transformations.add(fun, jit.function, self._new(jitted, jit, None))
-        transformed = transformations.of(fun)
-        if transformed is not None:
-            transformations.compiles(transformed, found)
-        return transformed
+        jitted = Jitted(fun, fun, found.names[0], call=False)
+        return self._compiled(found, jitted, jit.function, jit, None)
 
     def find_transformed_cause(
         self, function: Function, found: Transformed, frame: FrameType
@@ -171,20 +167,20 @@ class CauseFinder:
         """
         if function.internal or not self._guard.on(self._site):
             return None
-        try:
-            transformed = self._transformed_function(function, found)
-            if transformed is None:
-                return None
-            operands = self._signatures.operands(found.operands, found.avals)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
+        transformed, operands = self._contained(
+            lambda: (
+                self._transformed_function(function, found),
+                self._signatures.operands(found.operands, found.avals),
+            ),
+            (None, ()),
+        )
+        if transformed is None:
             return None
         program = found.kind, found.structure
         history = transformed.history(program)
         new = None if history.compiled else transformed.created.program(program)
-        signature = (
-            transformed.signature or self._signatures.without_call()
-        ).applied_to(operands)
+        called = transformed.signature or self._signatures.without_call()
+        signature = replace(called, operands=operands)
         kind = transformed.history(found.kind)
         return self._compare((history, new, signature, kind), frame)
 
@@ -192,26 +188,32 @@ class CauseFinder:
         self, function: Function, found: Transformed
     ) -> TransformedFunction | None:
         """Return the function whose program *found* is."""
-        transformations, jitted = self._transformations, found.jitted
+        jitted = found.jitted
         if jitted is None:
-            return transformations.named(found)
+            return self._transformations.named(found)
         signature = None if found.call is None else self._signature(found.call)
-        if transformations.of(jitted.fun) is None:
-            jit = self._registry.jit_of(jitted.key)
-            transformations.add(jitted.fun, function, self._new(jitted, jit, signature))
-        transformed = transformations.of(jitted.fun)
+        jit = self._registry.jit_of(jitted.key)
+        transformed = self._compiled(found, jitted, function, jit, signature)
         if transformed is not None:
             transformed.signature = signature
-            transformations.compiles(transformed, found)
         return transformed
 
-    def _created(self, jitted: Jitted, signature: Signature | None) -> Created | None:
-        """Return what distinguishes a function of the program not compiled before."""
-        try:
-            return self._new(jitted, self._registry.jit_of(jitted.key), signature)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
-            return None
+    def _compiled(
+        self,
+        found: Transformed,
+        jitted: Jitted,
+        function: Function,
+        jit: Jit | None,
+        signature: Signature | None,
+    ) -> TransformedFunction | None:
+        """Record that *found*, a program of *jitted*, is compiled; return what is."""
+        transformations, fun = self._transformations, jitted.fun
+        if transformations.of(fun) is None:
+            transformations.add(fun, function, self._new(jitted, jit, signature))
+        transformed = transformations.of(fun)
+        if transformed is not None:
+            transformations.compiles(transformed, found)
+        return transformed
 
     def _new(
         self, jitted: Jitted, jit: Jit | None, signature: Signature | None
@@ -223,11 +225,9 @@ class CauseFinder:
     def _place(self, created: Created | None, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
         jit = None if created is None else created.jit
-        try:
-            line = self._lines.that_calls(frame) if jit is None else jit.line
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(self._site)
-            return ""
+        line = self._contained(
+            lambda: self._lines.that_calls(frame) if jit is None else jit.line, None
+        )
         return "" if line is None else line.place
 
     def record(
@@ -257,7 +257,7 @@ class CauseFinder:
             function.name,
             message(cause),
             cause=cause.name,
-            differences=[difference.as_json() for difference in cause.differences],
+            differences=[difference._asdict() for difference in cause.differences],
             omitted=cause.omitted,
             **details,
             seconds=seconds,
@@ -277,21 +277,14 @@ class CauseFinder:
         return pending
 
     def _cause(self, compared: Compared) -> Cause | None:
-        try:
-            return self._histories.of(*compared)
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(self._site)
-            return Cause("unknown", ())
+        unknown = Cause("unknown", ())
+        return self._contained(lambda: self._histories.of(*compared), unknown)
 
     def _signature(self, call: JitCall) -> Signature | None:
         """Return the signature of *call*, if known; its leaves are read, too."""
         if self._site in self._guard.off:
             return None
-        try:
-            return self._signatures.of(call)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
-            return None
+        return self._contained(lambda: self._signatures.of(call), None)
 
 
 def message(cause: Cause) -> str:
@@ -303,32 +296,26 @@ def message(cause: Cause) -> str:
     return "; ".join(texts) or "no difference found"
 
 
+@dataclass(slots=True, eq=False)
 class TransformedFunction:
     """
     A function object that was compiled under a transformation.
 
-    Args:
-        function: its statistics.
-        created: how it was created.
-
     Attributes:
         signature: of the call that was transformed last, without its operands.
+        histories: of its programs, and of all programs of a kind.
     """
 
-    __slots__ = ("_histories", "created", "function", "signature")
-
-    def __init__(self, function: Function, created: Created) -> None:
-        self.function = function
-        self.created = created
-        self.signature: Signature | None = None
-        self._histories: dict[Hashable, History] = {}
+    function: Function
+    created: Created
+    signature: Signature | None = None
+    histories: dict[Hashable, History] = field(default_factory=dict)
 
     def history(self, program: Hashable) -> History:
         """Return the history of a *program*, or of all programs of a kind."""
-        if program not in self._histories and len(self._histories) >= _MAX_PROGRAMS:
-            self._histories.pop(next(iter(self._histories)), None)
-        fresh = History(self.created.fun)
-        return self._histories.setdefault(program, fresh)
+        if program not in self.histories and len(self.histories) >= _MAX_PROGRAMS:
+            self.histories.pop(next(iter(self.histories)), None)
+        return self.histories.setdefault(program, History(self.created.fun))
 
 
 class Transformations:

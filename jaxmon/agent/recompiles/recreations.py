@@ -13,6 +13,7 @@ import functools
 import types
 import weakref
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
@@ -27,6 +28,7 @@ from jaxmon.agent.inspection import (
     module_of,
     name_of,
     package_of,
+    partial_parts,
 )
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import contents, exported, is_class, is_code
@@ -45,7 +47,6 @@ with more, the line keeps what it should create once.
 """
 
 _FUNCTION, _NOTHING = name_of(types.FunctionType), hash(())
-_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
 
 
 class Content(NamedTuple):
@@ -92,24 +93,19 @@ class Created(NamedTuple):
         return self._replace(key=(*self.key, program))
 
 
+@dataclass(slots=True, eq=False)
 class Earlier:
     """
     A function that was compiled.
 
     Attributes:
-        created: the function.
         number: of its compile, comparable with that of a creation.
         signature: of that compile; only of the latest from one line.
     """
 
-    __slots__ = ("created", "number", "signature")
-
-    def __init__(
-        self, created: Created, number: int, signature: Signature | None
-    ) -> None:
-        self.created = created
-        self.number = number
-        self.signature = signature
+    created: Created
+    number: int
+    signature: Signature | None
 
     @property
     def is_gone(self) -> bool:
@@ -282,7 +278,7 @@ class _Search:
             else:
                 self._value(fun.__self__)
         elif is_subclass(kind, functools.partial):
-            function, args, keywords = (getter(fun) for getter in _PARTIAL)
+            function, args, keywords = partial_parts(fun)
             self.callable(function)
             self.code.append((len(args), *keywords))
             self._all((*args, *dict.values(keywords)))

@@ -10,15 +10,16 @@ microseconds, two milliseconds at most, per static value.
 from __future__ import annotations
 
 import enum
-import functools
 import re
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import is_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from jaxmon import interrupts
+from jaxmon.agent.context import Options
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
@@ -49,11 +50,6 @@ _MOST_NAMED = 100
 # them.
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
 
-Options: TypeAlias = tuple[tuple[str, str, object], ...]
-"""
-Options that are not the default: name, text, and a key that differs if equal texts do.
-"""
-
 MADE_BY = "transformation"
 """The option for the JAX function that created the callable."""
 
@@ -81,6 +77,7 @@ class PartlyCompared(NamedTuple):
     value: Value
 
 
+@dataclass(slots=True, eq=False)
 class Signature:
     """
     Everything that may make JAX compile a call. Immutable.
@@ -101,62 +98,28 @@ class Signature:
         whole: whether everything could be compared.
     """
 
-    # Creating a frozen dataclass takes three times as long, during a compile.
-    __slots__ = (
-        "arguments",
-        "beyond",
-        "call",
-        "context",
-        "digest",
-        "hidden",
-        "leaves",
-        "names",
-        "operands",
-        "options",
-        "shapes",
-        "static",
-        "whole",
-    )
+    arguments: tuple[Argument, ...]
+    leaves: tuple[Leaf, ...]
+    static: tuple[Static, ...]
+    options: Options
+    context: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+    beyond: tuple[PartlyCompared, ...] = ()
+    operands: tuple[Leaf, ...] = ()
+    shapes: int = field(init=False)
+    call: int = field(init=False)
+    digest: int = field(init=False)
+    hidden: int = field(init=False)
+    whole: bool = field(init=False)
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a call, in their order
-        self,
-        arguments: tuple[Argument, ...],
-        leaves: tuple[Leaf, ...],
-        static: tuple[Static, ...],
-        options: Options,
-        context: tuple[Any, ...],
-        names: tuple[str, ...] | None = None,
-        beyond: tuple[PartlyCompared, ...] = (),
-        operands: tuple[Leaf, ...] = (),
-    ) -> None:
-        self.arguments = arguments
-        self.leaves = leaves
-        self.static = static
-        self.options = options
-        self.context = context
-        self.names = names
-        self.beyond = beyond
-        self.hidden, self.whole = 0, True
-        if beyond:
-            self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
-            self.whole = all([partly.value.whole for partly in beyond])
-        self.operands = operands
+    def __post_init__(self) -> None:
+        leaves, operands, beyond = self.leaves, self.operands, self.beyond
+        self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
+        self.whole = all([partly.value.whole for partly in beyond])
         self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
-        self.call = hash((arguments, leaves, static, options, context))
+        called = self.arguments, leaves, self.static, self.options, self.context
+        self.call = hash(called)
         self.digest = hash((self.call, operands)) if operands else self.call
-
-    def applied_to(self, operands: tuple[Leaf, ...]) -> Signature:
-        """Return this signature for a program that is applied to *operands*."""
-        return Signature(
-            self.arguments,
-            self.leaves,
-            self.static,
-            self.options,
-            self.context,
-            self.names,
-            self.beyond,
-            operands,
-        )
 
 
 class SignatureBuilder:
@@ -206,11 +169,16 @@ class SignatureBuilder:
         if unnamed and call.names and len(call.names) == len(types):
             paths = tuple([leaf_types.plain(name) for name in call.names])
         context = self._plain(self._context())
-        beyond: tuple[PartlyCompared, ...] = ()
-        if static or parts:
-            beyond = (*_partly(static), *_parts(parts))
+        beyond = [
+            PartlyCompared("static_argument", argument.name, argument.value)
+            for argument in static
+            if argument.value.hidden or not argument.value.whole
+        ]
+        beyond += [PartlyCompared("tree_structure", *part) for part in parts]
         options = options_of(call.given)
-        return Signature(arguments, types, static, options, context, paths, beyond)
+        return Signature(
+            arguments, types, static, options, context, paths, tuple(beyond)
+        )
 
     def without_call(self) -> Signature:
         """Return the signature of a program whose call is unknown."""
@@ -264,7 +232,7 @@ class SignatureBuilder:
             plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
             if is_class(kind):  # it lives as long as JAX
-                self._settings[position] = functools.partial(_same, value), plain
+                self._settings[position] = (lambda: value), plain
         else:
             found = value_of(inside(value))
             plain = None if found.text == NO_MESH else found
@@ -278,28 +246,7 @@ class SignatureBuilder:
 def _may_be_kept(setting: object) -> bool:
     """Return whether *setting* is not a user object."""
     kind = type(setting)
-    if id(kind) in _PLAIN:
-        return True
-    if kind is tuple:
-        return not setting
-    return is_class(kind)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _partly(static: Iterable[Static]) -> Iterator[PartlyCompared]:
-    """Yield those of the *static* arguments that cannot be compared in full."""
-    for argument in static:
-        if argument.value.hidden or not argument.value.whole:
-            yield PartlyCompared("static_argument", argument.name, argument.value)
-
-
-def _parts(parts: Iterable[tuple[str, Value]]) -> Iterator[PartlyCompared]:
-    """Yield the static *parts* of nodes that cannot be compared in full."""
-    for name, value in parts:
-        yield PartlyCompared("tree_structure", name, value)
+    return id(kind) in _PLAIN or (not setting if kind is tuple else is_class(kind))
 
 
 def _static(
@@ -363,8 +310,6 @@ def _named_path(path: str, names: Sequence[str]) -> str:
 def options_of(given: JitOptions) -> Options:
     """Return the options in *given*, without user objects."""
     made = (MADE_BY, given.maker, None)
-    if not given.options:
-        return (made,)
     return (made, *[(option.name, *_described(option)) for option in given.options])
 
 
@@ -378,10 +323,10 @@ def _described(option: Option) -> tuple[str, object]:
         found = [_sharding(leaf) for leaf in value]
         words = ", ".join([words or "any" for words, _ in found])
         return words, tuple([differs for _, differs in found])
-    return _named(value)
+    return _text_and_key(value)
 
 
-def _named(given: object) -> tuple[str, object]:
+def _text_and_key(given: object) -> tuple[str, object]:
     value = value_of(given)
     return value.text, value.key
 
@@ -396,7 +341,7 @@ def _sharding(leaf: Any) -> tuple[str, object]:
     if is_class(type(leaf)) and hasattr(leaf, "device_set"):
         placement = placement_of(leaf)
         return str(placement), (placement.order, placement.hash)
-    return _named(leaf)
+    return _text_and_key(leaf)
 
 
 class Placement(NamedTuple):
@@ -472,13 +417,3 @@ class Mismatch(NamedTuple):
     before: str
     after: str
     text: str
-
-    def as_json(self) -> dict[str, str]:
-        """Return the difference in JSON types."""
-        return {
-            "kind": self.kind,
-            "where": self.where,
-            "before": self.before,
-            "after": self.after,
-            "text": self.text,
-        }

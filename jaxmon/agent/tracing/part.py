@@ -19,7 +19,7 @@ from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass, partial_parts
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from jaxmon.agent.tracing.values import Mistake
 
 
-_PARTIAL = vars(functools.partial)
 _MOST_WRAPPERS = 16
 _MAX_SOURCES = 5_000
 """Maximum number of functions read in a process."""
@@ -221,10 +220,9 @@ def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction |
     for _ in range(_MOST_WRAPPERS):
         fun = uncounted(fun)
         if is_subclass(type(fun), functools.partial):
-            bound: Any = fun
-            count += len(_PARTIAL["args"].__get__(bound))
-            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
-            fun = _PARTIAL["func"].__get__(bound)
+            fun, args, keywords = partial_parts(fun)
+            count += len(args)
+            names |= frozenset(keywords)
         elif type(fun) is types.MethodType:
             holder, fun = fun.__self__, fun.__func__
         elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:

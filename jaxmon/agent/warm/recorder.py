@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
 
-from jaxmon.agent.context import Options
+from jaxmon.agent.context import Context, Options
 from jaxmon.agent.functions import Function
-from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import (
     found_in,
     is_instance,
@@ -50,13 +49,7 @@ _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
 class Descriptions:
-    """
-    Describes calls.
-
-    Args:
-        jax: the module.
-        values: whether values of static arguments may be written to a file.
-    """
+    """Describes calls; with *values* of static arguments, if a file may have them."""
 
     def __init__(self, jax: Any, *, values: bool) -> None:
         import numpy as np  # noqa: PLC0415 - as JAX
@@ -98,10 +91,12 @@ class Descriptions:
             for number, argument in enumerate(call.args)
         ]
         data = named.node_data()
-        names = data[1] if data else ()
-        kwargs = {}
-        for name, child in zip(names, named.children(), strict=True):
-            kwargs[str(name)] = self._traced(child, next(nodes), leaves)
+        kwargs = {
+            str(name): self._traced(child, next(nodes), leaves)
+            for name, child in zip(
+                data[1] if data else (), named.children(), strict=True
+            )
+        }
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
             kwargs[name] = self._argument(call.kwargs[name])
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
@@ -190,28 +185,21 @@ class Descriptions:
             msg = f"an argument is nested more than {_DEEP} deep"
             raise NotExportableError(msg)
         children, comma = tree.children(), ""
-        plain = True
-        if kind is dict:
-            out[-1] += '{"dict":['
-            for key, child in zip(static, children, strict=True):
-                out[-1] += f"{comma}[{_key(key)},"
-                plain &= self._write(child, depth + 1, out)
-                out[-1] += "]"
-                comma = ","
-        else:
-            opening = self._opening(kind, static, len(children))
-            plain = not opening.endswith('"node":[')
-            out[-1] += opening
-            for child in children:
-                out[-1] += comma
-                plain &= self._write(child, depth + 1, out)
-                comma = ","
+        opening = self._opening(kind, static, len(children))
+        plain = not opening.endswith('"node":[')
+        out[-1] += opening
+        for number, child in enumerate(children):
+            key = f"[{_key(static[number])}," if kind is dict else ""
+            out[-1] += comma + key
+            plain &= self._write(child, depth + 1, out)
+            out[-1] += "]" if key else ""
+            comma = ","
         out[-1] += "]}"
         return plain
 
     def _opening(self, kind: Any, static: Any, size: int) -> str:
         """Return the beginning of a container of *kind* with *size* members."""
-        if kind is list or kind is tuple:
+        if kind is list or kind is tuple or kind is dict:
             return f'{{"{kind.__name__}":['
         name = name_of(kind)
         path = path_of(kind)
@@ -282,14 +270,8 @@ _VARIABLE = 0x04 | 0x08
 @dataclass(slots=True)
 class Recorded:
     """
-    The signatures of one function label: compiles and seconds, by signature in JSON.
-
-    Args:
-        module: where the function is defined, empty if it cannot be imported.
-        qualname: its name there.
-        parameters: names of its parameters, if known.
-        options: its options of `jax.jit`.
-        omitted: signatures that are missing, by reason.
+    The signatures of one function label: compiles and seconds, by signature in JSON;
+    the rest as in `RecordedFunction`.
     """
 
     module: str = ""
@@ -304,18 +286,13 @@ class SignatureRecorder:
     """
     Records the call of each compile, on the compiling threads.
 
-    Args:
-        jax: the module.
-        guard: contains failures.
-        values: whether values of static arguments may be recorded.
-
     Attributes:
         characters: size of all signatures together.
     """
 
-    def __init__(self, jax: Any, guard: Guard, *, values: bool) -> None:
-        self._jax, self._guard, self._values = jax, guard, values
-        self._describe: Descriptions | None = None
+    def __init__(self, context: Context) -> None:
+        self._jax, self._guard = context.jax, context.guard
+        self._describe = Descriptions(self._jax, values=context.settings.event_values)
         self._functions: dict[str, Recorded] = {}
         self.characters = 0
         # Reentrant: a signal handler may compile, too.
@@ -328,8 +305,6 @@ class SignatureRecorder:
         if SITE in self._guard.off:
             return None
         try:
-            if self._describe is None:
-                self._describe = Descriptions(self._jax, values=self._values)
             record = self._of(function, jitted, options)
             try:
                 text = self._describe.of(call)
@@ -388,9 +363,7 @@ class SignatureRecorder:
             built: programs of the program's functions, however they were compiled.
         """
         functions = []
-        records = self._functions.copy()
-        for name in built.keys() - records:
-            records[name] = Recorded()
+        records = {name: Recorded() for name in built} | self._functions
         for name, record in sorted(records.items()):
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
@@ -405,11 +378,9 @@ class SignatureRecorder:
             functions.append(
                 RecordedFunction(*where, record.options, tuple(signatures), omitted)
             )
-        return Document(self._versions(), _main(), tuple(functions))
-
-    def _versions(self) -> dict[str, str]:
         platform = self._jax.default_backend() if self._functions else ""
-        return {"jax": str(self._jax.__version__), "platform": str(platform)}
+        versions = {"jax": str(self._jax.__version__), "platform": str(platform)}
+        return Document(versions, _main(), tuple(functions))
 
 
 def parameters_of(fun: Any) -> tuple[str, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.agent.context import Observers
@@ -19,19 +20,20 @@ from jaxmon.threads import get_ident
 _SHOWN = 50
 
 
+@dataclass(slots=True, eq=False)
 class _Program:
     """
     What a warm-up made: whether its executable is *seen*, and was *used* since; its
     signature, until there is a *text* of what is peculiar to it.
     """
 
-    __slots__ = ("key", "name", "seconds", "seen", "signature", "text", "used")
-
-    def __init__(self, name: str, signature: RecordedSignature) -> None:
-        self.name, self.key = name, _key(signature)
-        self.signature: RecordedSignature | None = signature
-        self.seconds, self.seen, self.used = -now(), False, False
-        self.text = ""
+    name: str
+    key: int
+    signature: RecordedSignature | None
+    seconds: float
+    seen: bool = False
+    used: bool = False
+    text: str = ""
 
 
 class WarmedPrograms:
@@ -70,7 +72,7 @@ class WarmedPrograms:
 
     def begin(self, name: str, signature: RecordedSignature) -> None:
         """Record that this thread makes a program of the function *name* next."""
-        self._making[get_ident()] = _Program(name, signature)
+        self._making[get_ident()] = _Program(name, _key(signature), signature, -now())
 
     def end(self, *, failed: bool) -> None:
         """Record that this thread has made it, or *failed* to."""
