@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.agent.cache.obstacles import CacheState, obstacles
-from jaxmon.agent.cache.uncached import UncachedPrograms
+from jaxmon.agent.cache.obstacles import CacheState, UncachedPrograms, obstacles
 
 
 HEALTHY = CacheState(directory="/cache", asked=True, hits=3, size=10, free=100)

@@ -52,13 +52,12 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
 
 class DirectoryScan(NamedTuple):
     """
-    Result of a directory scan.
+    Result of a directory scan; `None` for what is unknown.
 
     Attributes:
-        entries: number of cached programs, `None` if they could not be counted.
-        size: their total size in bytes, `None` likewise.
-        free: free bytes on its file system, `None` if unknown.
-        problem: why the directory is unusable, `None` if it is usable.
+        entries: number of cached programs.
+        size, free: bytes of these, and free ones on the file system.
+        problem: why the directory is unusable.
         elsewhere: some entries of the modules sought, under other keys.
     """
 
