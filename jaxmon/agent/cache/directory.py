@@ -36,10 +36,6 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
     """
     Return the cache directory under which the entry *file* was created, `None` if it is
     not recorded, or if the entry is gone, unreadable or larger than 32 MiB.
-
-    Args:
-        file: path of the entry.
-        decompress: undoes JAX's compression.
     """
     try:
         if file.stat().st_size > _MOST_BYTES:
@@ -81,13 +77,9 @@ def scan(
     clock: Callable[[], float] = monotonic,
 ) -> DirectoryScan:
     """
-    Scan the directory at *path*. May block as long as the file system hangs.
-
-    Args:
-        path: a local directory.
-        sought: keys that were not found there, by module.
-        writes: whether this process writes to the cache.
-        clock: seconds; the scan stops after 5.
+    Scan the local directory at *path*, for 5 seconds of *clock* at most; the keys
+    *sought*, by module, were not found there. May block as long as the file system
+    hangs.
     """
     entries, size = 0, 0
     elsewhere: set[str] = set()
@@ -141,8 +133,6 @@ class DirectoryScanner:
     Scans the directory on request and keeps the result.
 
     Args:
-        jax: state of JAX's cache, and how to read an entry.
-        scan: scans a directory.
         clock: seconds, to detect a hung scan.
     """
 
@@ -197,11 +187,8 @@ class DirectoryScanner:
 
     def scan(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
         """
-        Scan now, on this thread, which hangs if the directory does.
-
-        Args:
-            sought: keys that missed, by module.
-            hits: number of cache hits so far.
+        Scan now, on this thread, which hangs if the directory does; the keys *sought*,
+        by module, have missed, and there were so many *hits*.
         """
         directory = self._jax.directory
         if directory is None or not is_local(directory):

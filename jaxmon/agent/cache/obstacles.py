@@ -35,14 +35,7 @@ NOT_IN_KEYS = ("--xla_dump", "--xla_force_host_platform", "--xla_hlo_profile")
 
 
 class Moment(NamedTuple):
-    """
-    The process, and a period in Unix time.
-
-    Attributes:
-        pid: of the process.
-        start: when the agent started.
-        now: the current time.
-    """
+    """The process, and a period in Unix time."""
 
     pid: int
     start: float
@@ -104,8 +97,6 @@ class UncachedPrograms(NamedTuple):
     Programs that were compiled but not cached, for one reason.
 
     Attributes:
-        programs: how many.
-        seconds: their total compile time.
         functions: compile time by function, for the first functions at least.
     """
 
@@ -128,12 +119,10 @@ class CacheState(NamedTuple):
         asked: whether JAX looked up any program, with or without a directory.
         given_up: why JAX does not use the configured directory.
         package: what JAX needs for it and is not installed.
-        trouble: why the directory is unusable.
         max_size, size, free: bytes; -1 for no limit, `None` if unknown.
         min_seconds: minimum compile time of a program to be cached.
         threshold_at: the line of the program that sets it, empty if unknown.
         process: index of this process in its cluster.
-        refused: programs not cached, by reason.
         private: what in the directory's path is different in each process, if anything.
         flag: a flag in the key, and what in it is different in each process.
         elsewhere: programs compiled although the directory has one of that name, with

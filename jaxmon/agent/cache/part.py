@@ -68,7 +68,6 @@ class CacheMiss:
         of: what JAX compiled; of an entry that is *unread*, only the key is known.
         unread: whether an entry exists that could not be read.
         stored: whether JAX was about to write an entry.
-        failed: whether writing failed.
         too_large: whether the entry exceeds the maximum cache size.
     """
 
@@ -152,11 +151,6 @@ class PersistentCache(Part):
 
     Methods called on compiling threads take microseconds; a separate thread scans the
     directory and may hang with it.
-
-    Args:
-        context: shared state of the agent.
-        scan: scans the directory.
-        clock: seconds, to detect a hung scan.
     """
 
     name = "cache"
@@ -202,11 +196,7 @@ class PersistentCache(Part):
         """
         Record the result of a lookup for *function*, on the compiling thread; return
         whether programs are kept anywhere: JAX reports it even without a directory.
-
-        Args:
-            function: the function being compiled.
-            hit: whether the program was found.
-            heard: whether JAX's event for writing an entry would have been received.
+        *heard* says whether JAX's event for writing an entry would have been received.
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True

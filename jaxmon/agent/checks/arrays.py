@@ -21,7 +21,6 @@ class Pending:
     Arrays of one call, for a `Watcher`.
 
     Args:
-        arrays: those to wait for.
         read: called once all are ready, or deleted.
     """
 

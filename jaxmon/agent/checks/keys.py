@@ -60,7 +60,6 @@ class _Line:
     A line that draws outside of jitted functions.
 
     Attributes:
-        draws: how often.
         key: of the draws whose key was read.
         read: when one was read last.
     """
@@ -72,12 +71,7 @@ class _Line:
 
 
 class KeyPart(Part):
-    """
-    Compares the PRNG keys that a function is called with.
-
-    Args:
-        watcher: the thread that reads them.
-    """
+    """Compares the PRNG keys that a function is called with."""
 
     name = SITE
 

@@ -37,7 +37,6 @@ class LoggedValues(Part):
 
     Args:
         values: where the program logs, and where the results go.
-        watcher: the thread that reads.
     """
 
     name = SITE

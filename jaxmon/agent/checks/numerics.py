@@ -54,9 +54,6 @@ class OutputReading(NamedTuple):
     One output, read.
 
     Attributes:
-        size: number of values.
-        finite: how many of them are finite.
-        nan: whether there is a NaN.
         value: the value of a scalar, else `None`.
         differs: whether it has copies on several devices, and two of them differ.
     """
@@ -74,14 +71,11 @@ class OutputHistory:
 
     Attributes:
         name: where it is in what the function returns, such as ``[1]['loss']``.
-        scalar: whether it has one element.
-        samples: how often it was read.
         last_finite: call and value of the last sample that had only finite values; the
             value is `None` unless it is a scalar.
         lost: call and Unix time of the first sample since then without a finite value.
         run: number of these samples, up to the latest.
         nan: whether the latest of these had a NaN.
-        recovered: how often finite values came back.
         differed: number of samples, up to the latest, in which copies differed.
     """
 
@@ -150,8 +144,6 @@ class Outputs:
     The outputs of one function that are read. Written by one thread only.
 
     Attributes:
-        checked: number of values read.
-        nonfinite: how many were not finite.
         was_finite: whether all values of the latest sample were.
         held: outputs of which the program held NaN when it ended.
     """
@@ -212,12 +204,7 @@ _STRUCTURES = 1000
 
 
 class NumericsPart(Part):
-    """
-    Detects outputs that became non-finite, and promotions to float64.
-
-    Args:
-        watcher: the thread that reads outputs.
-    """
+    """Detects outputs that became non-finite, and promotions to float64."""
 
     name = "numerics"
 

@@ -189,10 +189,6 @@ def copied(jax: Any, leaves: Sequence[Any], numbers: Sequence[int]) -> list[Any]
 class KeptOutputs:
     """
     Copies of *arrays*, which must not wrap others; dispatches them, waits for none.
-
-    Attributes:
-        function: the function that returned the arrays.
-        since: `time.monotonic` when they were made.
     """
 
     def __init__(self, jax: Any, function: Function, arrays: Sequence[Any]) -> None:
@@ -242,7 +238,6 @@ class Replays:
     Re-runs calls on their own thread.
 
     Args:
-        turns: when they may be made.
         worker: compares.
         stopped: set when the worker must not wait any longer.
         report: called with the number of outputs compared, and their deviations.

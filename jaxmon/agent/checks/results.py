@@ -237,7 +237,6 @@ class _Part(NamedTuple):
     Attributes:
         device: its id, `None` if no device holds it.
         place: where in the whole array; equal for replicas.
-        data: a NumPy array.
     """
 
     device: int | None
@@ -251,7 +250,6 @@ class HostLeaf(NamedTuple):
 
     Attributes:
         dtype: of an array, else the name of its type.
-        shape: of an array.
         parts: of an array, by device.
         value: what is no array.
     """

@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 
 class ShadowRunner:
-    """
-    Re-runs one sampled call at a time.
-
-    Args:
-        checked: called with each result.
-    """
+    """Re-runs one sampled call at a time."""
 
     def __init__(
         self, context: Context, checked: Callable[[Function, DeterminismCheck], None]

@@ -169,7 +169,6 @@ class States:
     Reads some of the states that sampled calls return.
 
     Args:
-        watcher: the thread that reads them.
         is_float: returns whether a leaf has floating-point values, at most so many.
         names: returns where in what a function returns each of its leaves is.
     """

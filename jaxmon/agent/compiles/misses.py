@@ -41,7 +41,6 @@ from jaxmon.indicators import work
 from jaxmon.indicators.endings import End, noting, now
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import get_ident
-from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -58,10 +57,6 @@ SLOW_SECONDS = 1.0
 """What a compile that no request waits for must take to be an event."""
 
 
-def _nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
-
-
 class Compile:
     """
     One call of ``compile_or_get_cached``.
@@ -73,24 +68,19 @@ class Compile:
 
     Attributes:
         pending: why a call caused it.
-        lowered: returns what JAX has lowered, `None` if that is gone.
-        size: equations of it, once counted: all, most from one line, and that line; and
+        size: its equations, once counted: all, most from one line, and that line; and
             what is done with constants.
         began: when that call started, or it did, on the performance counter.
         started: when it did, without what we looked for before.
         looked_up: whether the persistent cache was checked.
-        hit: whether the persistent cache had it.
-        built: whether XLA compiled it.
         deaf: whether some of JAX's events were missed.
-        span: its span, if traces are on.
         end: when it finished; empty until then.
     """
 
-    __slots__ = (
-        *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
-        *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
-        *("lowered", "size", "started", "thread"),
-    )
+    pending: PendingCause | None = None
+    size: tuple[int, int, str, Folded | None] | None = None
+    span: CompileSpan | None = None
+    looked_up = hit = built = deaf = False
 
     def __init__(
         self, function: Function, frame: FrameType, outer: Compile | None
@@ -99,15 +89,7 @@ class Compile:
         self.outer = outer
         self.frame = id(frame)
         self.thread = get_ident()
-        self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
-        self.lowered: Callable[[], Any] = _nothing
-        self.size: tuple[int, int, str, Folded | None] | None = None
-        self.looked_up = False
-        self.hit = False
-        self.built = False
-        self.deaf = False
-        self.span: CompileSpan | None = None
         self.end: End = []
         # References to the function that is called, before and after.
         self._references: list[int] = []
@@ -192,17 +174,14 @@ class Miss:
     A call currently on the miss path.
 
     Attributes:
-        function: the function called.
         started: `time.perf_counter` at its start.
         compiled: whether it compiled anything.
     """
 
-    __slots__ = ("compiled", "function", "started")
+    compiled = False
 
     def __init__(self, function: Function, started: float) -> None:
-        self.function = function
-        self.started = started
-        self.compiled = False
+        self.function, self.started = function, started
 
 
 class _MissThread(threading.local):
@@ -226,7 +205,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
-        if oldest.size is None and (jaxpr := oldest.lowered()) is not None:
+        if oldest.size is None and (jaxpr := oldest.function.jaxpr()) is not None:
             lines = SourceLineFinder(jax)
             reader = EquationReader(lines, monotonic() + _READ_SECONDS)
             counted = reader.heaviest(jaxpr, oldest.function.place)
@@ -243,20 +222,12 @@ class CompileThread(threading.local):
     Attributes:
         latest: the compile that started last and has not been reported.
         phases: by name, the function traced or lowered last, and its seconds.
-        lowered: the function lowered last, and what returns its jaxpr.
     """
 
     latest: Compile | None = None
-    lowered: tuple[Function, Callable[[], Any]] | None = None
 
     def __init__(self) -> None:
         self.phases: dict[str, tuple[Function, float]] = {}
-
-    def begin(self, compile_: Compile) -> None:
-        """Note the latest compile, and what it compiles."""
-        self.latest, lowered = compile_, self.lowered
-        if lowered is not None and lowered[0] is compile_.function:
-            compile_.lowered = lowered[1]
 
     def seconds(self, phase: str, function: Function) -> float | None:
         """Return what the last *phase* took, once; `None` if of another *function*."""
@@ -269,7 +240,6 @@ class Misses(Part):
     Observers of the miss path.
 
     Args:
-        context: shared state of the agent.
         timeline: attributes compiles to the activity that waits for them.
 
     Attributes:
@@ -406,23 +376,15 @@ class Misses(Part):
         if looked >= _LOOKED or function.internal:
             return
         self._looked[function] = looked + 1
-        reason = _why_missed(frame, original)
-        if reason is None or (function, reason.name) in self._reported:
-            return
-        self._reported.add((function, reason.name))
-        self._events.add("miss", function.name, reason.text, reason=reason.name)
+        reason, text = _why_missed(frame, original)
+        if (function, reason) not in self._reported:
+            self._reported.add((function, reason))
+            self._events.add("miss", function.name, text, reason=reason)
 
 
-class MissReason(NamedTuple):
-    """Machine-readable reason and human-readable message."""
-
-    name: str
-    text: str
-
-
-def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | None:
+def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, str]:
     """
-    Return why the call served by *frame* missed.
+    Return why the call served by *frame* missed, in a word and as text.
 
     Args:
         frame: the frame that requests the data for the fast path.
@@ -438,7 +400,7 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | 
             "every call takes the slow path, about half a millisecond: the "
             f"function {_EFFECTS[effect]}; nothing is recompiled"
         )
-        return MissReason("effects", text)
+        return "effects", text
     found = list(_numpy(call))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -447,12 +409,12 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | 
             "JAX array was cached, or vice versa; misses once per kind, no "
             "recompile"
         )
-        return MissReason("numpy_argument", text)
+        return "numpy_argument", text
     text = (
         "no compile was needed: compiled ahead of time, or cached for a different "
         "kind of argument (NumPy array, Python number, JAX array)"
     )
-    return MissReason("other", text)
+    return "other", text
 
 
 def _numpy(call: Missed) -> Iterator[str]:

@@ -72,10 +72,8 @@ class Compiles(Part):
     Tracks compiles on all threads.
 
     Args:
-        context: shared state of the agent.
         misses: identifies functions, and distinguishes calls from other uses.
         indicators: requests and activities that wait for compiles.
-        cache: records each lookup in the persistent cache.
 
     Attributes:
         deaf: whether events of the last compile were missed.
@@ -175,7 +173,7 @@ class Compiles(Part):
             if self._observers.tracer is not None:
                 self._spans.begins(compile_)
             self._unsettled[id(compile_)] = compile_
-            self._thread.begin(compile_)
+            self._thread.latest = compile_
             compile_.started = now()
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -214,26 +212,17 @@ class Compiles(Part):
         frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
-            function = self._phase_function("trace", frame, fun_name)
-            traced = self._observers.tracer is not None
-            ids = self._spans.phase("trace", seconds) if traced else None
-            function.observe_phase("trace", seconds, ids)
-            self._thread.phases["trace"] = function, seconds
+            self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function = self._phase_function("lower", frame, fun_name)
-        traced = self._observers.tracer is not None
-        ids = self._spans.phase("lower", seconds) if traced else None
-        function.observe_phase("lower", seconds, ids)
-        self._thread.phases["lower"] = function, seconds
+        function = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
                 function.jaxpr = weakref.ref(jaxpr)
-                self._thread.lowered = function, function.jaxpr
             for observe in self._lowered:
                 observe(function, frame, jaxpr)
 
@@ -246,9 +235,11 @@ class Compiles(Part):
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
         frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
-        if compile_ is None or not (compile_.end or _reports(frame, compile_)):
+        if compile_ is None:
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them
+            if executable_at(frame) is None or not _is_on(frame, compile_.frame):
+                return  # this reports another one
             compile_.end.append(now())
         self._thread.latest = compile_.outer
         error = sys.exception()
@@ -265,14 +256,21 @@ class Compiles(Part):
         for take in self._executable:
             take(function, executable, phases)
 
-    def _phase_function(
-        self, phase: str, frame: FrameType, fun_name: str | None
+    def _observe_phase(
+        self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
     ) -> Function:
+        """Observe what *frame* reports; return the function whose phase it is."""
         served = self._serving.now(phase)
         if served is not None:
-            return served[0].function
-        program = program_at(frame)
-        return self._function(program, fun_name or program.name)
+            function = served[0].function
+        else:
+            program = program_at(frame)
+            function = self._function(program, fun_name or program.name)
+        traced = self._observers.tracer is not None
+        ids = self._spans.phase(phase, seconds) if traced else None
+        function.observe_phase(phase, seconds, ids)
+        self._thread.phases[phase] = function, seconds
+        return function
 
     @functools.cached_property
     def _spans(self) -> CompileSpans:
@@ -456,11 +454,8 @@ class Compiles(Part):
     def _function(self, program: StackProgram, name: str | None) -> Function:
         """
         Return the function that *program* belongs to, ``unknown`` if JAX does not
-        identify it: a guess would be misattributed.
-
-        Args:
-            program: information from the stack.
-            name: JAX's name of it, ``f`` or ``jit(f)``.
+        identify it: a guess would be misattributed. JAX's *name* of it is ``f`` or
+        ``jit(f)``.
         """
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
@@ -480,13 +475,6 @@ class Compiles(Part):
             self._sources[source] = function
         elif self._sources.get(source) is not function:
             self._sources[source] = None
-
-
-def _reports(frame: FrameType, compile_: Compile) -> bool:
-    """
-    Return whether *frame*, in which JAX reports a finished compile, reports this one.
-    """
-    return executable_at(frame) is not None and _is_on(frame, compile_.frame)
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:

@@ -84,17 +84,8 @@ _CONSTANTS: dict[str, tuple[Callable[..., Any], Callable[..., float]]] = {
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 
-def _nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
-
-
 class _Record:
     """The programs of one function."""
-
-    __slots__ = (
-        *("contents", "double", "figures", "fingerprint", "finished", "is_read"),
-        *("programs", "samples", "seen", "shapes"),
-    )
 
     def __init__(self) -> None:
         self.programs = 0
@@ -143,11 +134,6 @@ class Programs(Part):
     Analyses executables off the compiling thread.
 
     For JAX's own functions only the number of programs is kept.
-
-    Args:
-        context: shared state of the agent.
-        loaded: learns about each program.
-        utilization: counts the FLOPs of each.
     """
 
     name = "programs"
@@ -188,12 +174,8 @@ class Programs(Part):
 
     def take(self, function: Function, executable: Any, phases: CompilePhases) -> None:
         """
-        Queue an executable just compiled or loaded; called on the compiling thread.
-
-        Args:
-            function: the function compiled.
-            executable: XLA's loaded executable; kept until analysed, half a second.
-            phases: what that took.
+        Queue an *executable* just compiled or loaded, which is kept until it is
+        analysed, half a second; called on the compiling thread.
         """
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
@@ -201,10 +183,10 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, SeenCompile(function, now, phases, _nothing))
+            self._leave(identity, SeenCompile(function, now, phases, type(None)))
             return
         # JAX keeps what it has traced for as long as it may compile it again.
-        jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+        jaxpr = type(None) if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
         program = SeenCompile(function, now, phases, jaxpr)
         job = functools.partial(self._analyse, program, executable, lowered)
         if self._worker.submit(job):

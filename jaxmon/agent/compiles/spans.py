@@ -68,13 +68,8 @@ class CompileSpans:
         self, compile_: Compile, outcome: str, cause: str | None, *, looked_up: bool
     ) -> SpanIds | None:
         """
-        Make the spans of *compile_*; return the ids of the outermost.
-
-        Args:
-            compile_: the compile.
-            outcome: one of `catalog.OUTCOMES`.
-            cause: why the function was recompiled; `None` if it was not.
-            looked_up: whether a persistent cache was checked.
+        Make the spans of *compile_*, with a *cause* if it was a recompile; return the
+        ids of the outermost. *looked_up*: whether a persistent cache was checked.
         """
         tracer, span = self._observers.tracer, compile_.span
         if tracer is None or span is None:

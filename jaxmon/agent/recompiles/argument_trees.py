@@ -43,10 +43,7 @@ class Node(NamedTuple):
     Attributes:
         name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
         identity: distinguishes classes of the same name, and static parts.
-        static: the static part.
         keys: key of each child; `None` if only its class knows them.
-        children: child nodes.
-        leaves: number of leaves below.
     """
 
     name: str
@@ -84,12 +81,9 @@ def arguments_of(
     tree: Any, names: Sequence[str], statics: list[tuple[str, Value]]
 ) -> tuple[Argument, ...]:
     """
-    Return the arguments in *tree*, positional and keyword.
-
-    Args:
-        tree: JAX's tree of a tuple and a dict.
-        names: names of the positional arguments.
-        statics: receives the static parts of nodes, with their class.
+    Return the arguments in *tree*, JAX's of a tuple and a dict; *names* are those of
+    the positional ones, and *statics* receives the static parts of nodes, with their
+    class.
     """
     positional, named = tree.children()
     data = named.node_data()
@@ -104,13 +98,7 @@ def arguments_of(
 
 
 def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
-    """
-    Return JAX's tree as nodes.
-
-    Args:
-        tree: any subtree.
-        statics: receives the static parts of nodes, with their class.
-    """
+    """Return JAX's *tree* as nodes; *statics* as in `arguments_of`."""
     data = tree.node_data()
     if data is None:
         return LEAF
@@ -185,11 +173,9 @@ class Parameters(NamedTuple):
     Parameters of a callable.
 
     Attributes:
-        positional: names of positional parameters, in order.
         required: how many of these have no default.
         rest: name of the ``*args`` parameter, `None` if there is none.
         named: whether it has a ``**kwargs`` parameter.
-        keywords: names of keyword-only parameters.
     """
 
     positional: tuple[str, ...] = ()
@@ -208,11 +194,6 @@ def parameters_of(
     A callable whose only positional parameter is ``*args``, as created by `jax.grad`
     and most decorators, is assumed to pass them through to the wrapped function, if
     that accepts them.
-
-    Args:
-        fun: any callable.
-        count: number of positional arguments in the call.
-        keywords: names of keyword arguments in the call.
     """
     if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
         return _of_code(fun, 0)  # the common case

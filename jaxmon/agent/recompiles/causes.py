@@ -73,7 +73,6 @@ class History:
     Compile history of one function object.
 
     Attributes:
-        reference: a weak reference to the function.
         compiled: whether it has been compiled, even if the signature is unknown.
         signatures: of the compiled calls, latest last.
         digests: of further signatures.
@@ -183,7 +182,7 @@ class Histories:
         Args:
             history: of the function, or of one of its programs under a transformation.
             created: the function, if it was not compiled before and is not JAX's.
-            signature: the signature of the call; `None` if unknown.
+            signature: of the call; `None` if unknown.
             kind: of all programs of that kind: an unrolled loop, for example, makes
                 another program for each shape.
         """

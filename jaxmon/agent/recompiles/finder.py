@@ -88,16 +88,12 @@ class CauseFinder:
         self, function: Function, frame: FrameType, below: FrameType
     ) -> tuple[Jitted, PendingCause] | None:
         """
-        Return the jitted function that is compiled for a call, and why; `None` if
-        unknown.
+        Return the jitted function that is compiled for a call of *function*, and why;
+        `None` if unknown. The ``cache_miss`` *frame* serves the call, and has called
+        the one *below*.
 
         Called before the compile: afterwards, with cold CPU caches, it would take twice
         as long.
-
-        Args:
-            function: the function called.
-            frame: the ``cache_miss`` frame that serves the call.
-            below: the frame that it called.
         """
         jitted, call = call_served_by(frame, below)
         if jitted is None:
@@ -157,13 +153,8 @@ class CauseFinder:
         self, function: Function, found: Transformed, frame: FrameType
     ) -> PendingCause | None:
         """
-        Return why a program of *function* is compiled under a transformation, `None` if
-        the function is unknown or JAX's.
-
-        Args:
-            function: the function.
-            found: the program.
-            frame: the caller of the compiler.
+        Return why *found*, a program of *function*, is compiled under a transformation,
+        `None` if the function is unknown or JAX's; *frame* calls the compiler.
         """
         if function.internal or not self._guard.on(self._site):
             return None
@@ -233,14 +224,7 @@ class CauseFinder:
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
     ) -> str | None:
-        """
-        Record a compile that a call of *function* waited for; return its cause.
-
-        Args:
-            function: the function called.
-            pending: found by `find_cause`.
-            seconds: time since the call started.
-        """
+        """Record a compile that a call of *function* waited for; return its cause."""
         for note in pending.noted:
             note(seconds)
         cause, histories = pending.cause, self._histories

@@ -75,8 +75,6 @@ class Created(NamedTuple):
 
     Attributes:
         key: equal for functions from the same line with the same code.
-        fun: a weak reference to it, `None` if it has none.
-        jit: how it was jitted, if known.
         number: of its creation, larger than that of earlier ones; 0 if it existed when
             we started.
         content: what distinguishes it from others with the same *key*.
@@ -193,13 +191,8 @@ def created(
     jitted: Jitted, jit: Jit | None, *, number: int, options: Hashable
 ) -> Created:
     """
-    Return what is known of a function that is compiled for the first time.
-
-    Args:
-        jitted: the function.
-        jit: how it was jitted, if known.
-        number: of its creation, as in `Created`.
-        options: those passed to `jax.jit`.
+    Return what is known of a function that is compiled for the first time, with the
+    *options* passed to `jax.jit`; *jit* and *number* as in `Created`.
     """
     line: Hashable = source_of(jitted)
     if jit is not None and jit.line is not None:

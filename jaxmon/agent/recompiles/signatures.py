@@ -69,7 +69,6 @@ class PartlyCompared(NamedTuple):
     Attributes:
         kind: kind of difference: ``static_argument`` or ``tree_structure``.
         where: the static argument, or the class of a static part.
-        value: its summary.
     """
 
     kind: str
@@ -85,7 +84,6 @@ class Signature:
     Attributes:
         arguments: the traced arguments, in the order of their leaves.
         leaves: types of their leaves.
-        static: the static arguments.
         options: the options of `jax.jit` that are not the default, by name.
         context: values of JAX's configuration that compiled code depends on.
         names: JAX's name of each leaf, if the tree alone does not determine it.
@@ -127,7 +125,6 @@ class SignatureBuilder:
     Builds signatures, on the calling threads.
 
     Args:
-        jax: the module.
         context: returns the configuration values that programs depend on.
     """
 
@@ -350,7 +347,6 @@ class Placement(NamedTuple):
 
     Attributes:
         text: as text, without the memory kind.
-        devices: number of devices.
         order: a hash of the devices and their order.
         hash: of the whole placement; differs if JAX treats two as different.
         memory: memory kind, if not the default of the devices.
@@ -407,8 +403,6 @@ class Mismatch(NamedTuple):
     Attributes:
         kind: one of `jaxmon.catalog.CAUSES`.
         where: the argument with the path of the leaf, or the name of an option.
-        before: the old value as text.
-        after: the new value as text.
         text: the difference as one line.
     """
 

@@ -87,7 +87,6 @@ class Inspection:
         parts: values without contents, and those compared by identity, by their path;
             at most `MOST_PARTS`.
         path: of the value being inspected, ``.layers[0].rate``; `None` if it has none.
-        whole: whether everything was inspected.
     """
 
     __slots__ = (

@@ -73,7 +73,6 @@ class Value:
         hidden: a hash of parts that may or may not count because the class defines
             equality itself: private fields, and parts compared by identity.
         parts: its parts by path, if it has any that differ in their own right.
-        whole: whether everything in it was inspected.
     """
 
     key: tuple[str, int, int]

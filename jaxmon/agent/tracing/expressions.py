@@ -62,7 +62,6 @@ class Expressions:
 
     Attributes:
         names: what is known about local names.
-        mistakes: those found.
         certain: whether what is read next runs for certain.
         leaked: mistakes by the container that got a traced value.
     """

@@ -118,7 +118,6 @@ class Draw(NamedTuple):
     A function of the host that returns something else at each call.
 
     Attributes:
-        text: its name.
         random: whether it is a random number, not a time.
     """
 

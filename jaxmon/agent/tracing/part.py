@@ -52,7 +52,6 @@ class TracedFunction(NamedTuple):
     A function that JAX traces.
 
     Attributes:
-        function: the Python function.
         holder: the object that it is a method of, or `ABSENT`.
         given: number of arguments that a partial provides, and their names.
         traced: whether all other arguments are traced, but for static ones.
@@ -69,7 +68,6 @@ class _Unread(NamedTuple):
     A function to read; none of its objects is kept alive.
 
     Attributes:
-        name: of the jitted function.
         entry: what JAX traces, with references in place of the objects.
         static: positions and names of its static arguments.
     """
@@ -209,11 +207,8 @@ def _reference(holder: Any) -> Callable[[], Any]:
 
 def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
     """
-    Return the user's function inside *fun*, which is jitted.
-
-    Args:
-        fun: the callable passed to `jax.jit`.
-        is_library: returns whether a file belongs to a library other than JAX.
+    Return the user's function inside *fun*, which is jitted; *is_library* returns
+    whether a file belongs to a library other than JAX.
     """
     holder: Any = ABSENT
     count, names, traced = 0, frozenset[str](), True

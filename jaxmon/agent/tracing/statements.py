@@ -43,10 +43,8 @@ class Statements(Expressions):
     decides, nothing is reported but updates that are dropped.
 
     Args:
-        node: the function.
         names: what is known about its parameters.
         outer, run, counters: see `Expressions`.
-        file: of the function.
         entry: whether JAX calls it: what it returns leaves the program.
 
     Attributes:

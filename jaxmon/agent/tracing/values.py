@@ -74,9 +74,7 @@ class Local:
     A function defined in the function that is read.
 
     Attributes:
-        node: its source.
         outer: what a name refers to that is not local to it.
-        file: of its source.
     """
 
     node: Node

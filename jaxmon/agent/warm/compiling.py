@@ -46,11 +46,8 @@ _IN_PROCESS = "warm it up in its process, with jaxmon.warmup"
 
 def jitted_functions(function: RecordedFunction, main: str) -> list[Any]:
     """
-    Import the module of *function* and return its jitted objects there.
-
-    Args:
-        function: of a file.
-        main: the module to import for ``__main__``; may be empty.
+    Import the module of *function*, or *main* for ``__main__``, and return its jitted
+    objects there.
 
     Raises:
         SignaturesError: it cannot be imported, or has changed; says why.
@@ -121,7 +118,6 @@ class Arguments:
     Rebuilds arguments.
 
     Args:
-        jax: the module.
         leaf: what stands for an array: `abstract` or `zeros`.
         main: the module with the classes of ``__main__``.
     """

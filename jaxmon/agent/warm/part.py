@@ -60,7 +60,6 @@ class Readiness:
 
     Args:
         observers: where compiles find this, once they are to be counted.
-        expected: whether a warm-up is announced.
         mode: ``count``, ``warn`` or ``fail``, as the setting ``after_ready``.
     """
 
@@ -163,12 +162,9 @@ class Readiness:
         self, function: Function, began: float, differences: str
     ) -> Callable[..., Any] | None:
         """
-        Return what to call in place of the compiler, `None` if it may compile.
-
-        Args:
-            function: what is about to be compiled.
-            began: when its call did.
-            differences: from what the function is compiled for; empty if it never was.
+        Return what to call in place of the compiler of *function*, `None` if it may
+        compile. Its call *began* then; *differences* are from what it is compiled for,
+        empty if it never was.
         """
         refuses = self._mode == "fail" and self._announced and function.is_users
         if not refuses or not self._is_late(began, []):

@@ -37,12 +37,7 @@ class NotExportableError(Exception):
 
 def described(value: Any, what: str, depth: int = 0) -> Any:
     """
-    Return *value* as JSON.
-
-    Args:
-        value: any object.
-        what: what it is, as the subject of the error.
-        depth: levels above it.
+    Return *value* as JSON; *what* it is, is the subject of the error.
 
     Raises:
         NotExportableError: it is neither plain data nor an object of a module.

@@ -46,7 +46,6 @@ class WarmedPrograms:
     they did.
 
     Args:
-        observers: where calls find this.
         calls: returns the calls of a function so far, `None` if they are not counted.
         place: the line that warms up.
     """
