@@ -130,10 +130,7 @@ def _free(path: str) -> int | None:
 
 class DirectoryScanner:
     """
-    Scans the directory on request and keeps the result.
-
-    Args:
-        clock: seconds, to detect a hung scan.
+    Scans the directory on request and keeps the result. By *clock*, a scan may be hung.
     """
 
     def __init__(

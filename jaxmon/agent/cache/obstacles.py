@@ -94,10 +94,8 @@ _WORTH_SECONDS = 1.0
 
 class UncachedPrograms(NamedTuple):
     """
-    Programs that were compiled but not cached, for one reason.
-
-    Attributes:
-        functions: compile time by function, for the first functions at least.
+    Programs that were compiled but not cached, for one reason, with seconds of
+    compiling; those of the first *functions* at least are known.
     """
 
     programs: int = 0

@@ -18,10 +18,8 @@ _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
 
 class Pending:
     """
-    Arrays of one call, for a `Watcher`.
-
-    Args:
-        read: called once all are ready, or deleted.
+    Arrays of one call, for a `Watcher`; *read* is called once all are ready, or
+    deleted.
     """
 
     def __init__(self, arrays: Sequence[Any], read: Callable[[], None]) -> None:

@@ -57,11 +57,7 @@ class _KeyCount:
 
 class _Line:
     """
-    A line that draws outside of jitted functions.
-
-    Attributes:
-        key: of the draws whose key was read.
-        read: when one was read last.
+    A line that draws outside of jitted functions; the key is of draws that were read.
     """
 
     def __init__(self) -> None:

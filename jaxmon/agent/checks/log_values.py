@@ -33,10 +33,8 @@ _SAVINGS = 2000
 
 class LoggedValues(Part):
     """
-    Keeps logged arrays until they are ready, then reads them on a thread of the agent.
-
-    Args:
-        values: where the program logs, and where the results go.
+    Keeps arrays that the program logs in *values* until they are ready, then reads them
+    on a thread of the agent.
     """
 
     name = SITE

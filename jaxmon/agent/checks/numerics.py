@@ -51,11 +51,8 @@ _NEVER_FINITE = 3
 
 class OutputReading(NamedTuple):
     """
-    One output, read.
-
-    Attributes:
-        value: the value of a scalar, else `None`.
-        differs: whether it has copies on several devices, and two of them differ.
+    One output, read: *value* is that of a scalar, and its copies on several devices
+    differ.
     """
 
     size: int
@@ -141,11 +138,8 @@ class OutputHistory:
 
 class Outputs:
     """
-    The outputs of one function that are read. Written by one thread only.
-
-    Attributes:
-        was_finite: whether all values of the latest sample were.
-        held: outputs of which the program held NaN when it ended.
+    The outputs of one function that are read. Written by one thread only. *held* are
+    those of which the program held NaN when it ended.
     """
 
     __slots__ = ("_histories", "checked", "held", "nonfinite", "was_finite")

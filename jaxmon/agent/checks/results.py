@@ -232,11 +232,8 @@ def _ulp(array: Any, other: Any) -> int:
 
 class _Part(NamedTuple):
     """
-    What one device holds of an array; of other arrays, all of it.
-
-    Attributes:
-        device: its id, `None` if no device holds it.
-        place: where in the whole array; equal for replicas.
+    What one device holds of an array, and its *place* there, which is equal for
+    replicas; of other arrays, all of it, and no device.
     """
 
     device: int | None
@@ -246,12 +243,8 @@ class _Part(NamedTuple):
 
 class HostLeaf(NamedTuple):
     """
-    A leaf on the host: parts of an array, or the object itself.
-
-    Attributes:
-        dtype: of an array, else the name of its type.
-        parts: of an array, by device.
-        value: what is no array.
+    A leaf on the host: *parts* of an array, by device, or else the object itself, as
+    *value*, with the name of its type.
     """
 
     dtype: str

@@ -49,11 +49,8 @@ _GROWTH, _EVEN, _UNEVEN = 8, 2, 5
 
 class StateHistory:
     """
-    The state that a function returns, by digests of what is read of it.
-
-    Attributes:
-        names: where it is in what the function returns.
-        counts: integers in it that count what is not finite, by name.
+    The state that a function returns, by digests of what is read of it; *counts* are
+    integers in it that count what is not finite, by name.
     """
 
     def __init__(self) -> None:
@@ -166,11 +163,8 @@ class CountHistory:
 
 class States:
     """
-    Reads some of the states that sampled calls return.
-
-    Args:
-        is_float: returns whether a leaf has floating-point values, at most so many.
-        names: returns where in what a function returns each of its leaves is.
+    Reads some of the states that sampled calls return; *is_float* says whether a leaf
+    has floating-point values, at most so many, and *names* where each leaf is.
     """
 
     def __init__(

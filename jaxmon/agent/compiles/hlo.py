@@ -60,13 +60,10 @@ class Hlo(NamedTuple):
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
-    Read the modules of an executable, usually one.
+    Read the modules of an executable, usually one, which are *comparable* if everything
+    that differs between hosts is omitted.
 
     Holds the GIL for about 1 ms per 100 kB of text.
-
-    Args:
-        texts: HLO text of each module.
-        comparable: whether everything that differs between hosts is omitted.
     """
     digest = sha256()
     instructions = fusions = 0

@@ -170,13 +170,7 @@ _EFFECTS = {
 
 
 class Miss:
-    """
-    A call currently on the miss path.
-
-    Attributes:
-        started: `time.perf_counter` at its start.
-        compiled: whether it compiled anything.
-    """
+    """A call currently on the miss path, *started* by `time.perf_counter`."""
 
     compiled = False
 
@@ -217,11 +211,8 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
 
 class CompileThread(threading.local):
     """
-    What a thread compiles.
-
-    Attributes:
-        latest: the compile that started last and has not been reported.
-        phases: by name, the function traced or lowered last, and its seconds.
+    What a thread compiles: the *latest* that has not been reported, and the function
+    traced or lowered last, with its seconds, by phase.
     """
 
     latest: Compile | None = None
@@ -236,15 +227,7 @@ class CompileThread(threading.local):
 
 
 class Misses(Part):
-    """
-    Observers of the miss path.
-
-    Args:
-        timeline: attributes compiles to the activity that waits for them.
-
-    Attributes:
-        thread: the calls on the miss path of each thread.
-    """
+    """Observers of the miss path; *thread* has the calls there of each thread."""
 
     name = "misses"
 
@@ -384,11 +367,8 @@ class Misses(Part):
 
 def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, str]:
     """
-    Return why the call served by *frame* missed, in a word and as text.
-
-    Args:
-        frame: the frame that requests the data for the fast path.
-        original: JAX's function that decides it.
+    Return why the call served by *frame*, which requests the data for the fast path,
+    missed, in a word and as text; *original* is JAX's function that decides it.
     """
     from jaxmon.agent.jaxlink.arguments import missed  # noqa: PLC0415 - rarely needed
     from jaxmon.agent.jaxlink.executables import effect_of  # noqa: PLC0415 - likewise

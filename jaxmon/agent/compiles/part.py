@@ -69,14 +69,7 @@ CAUSES = "causes"
 
 class Compiles(Part):
     """
-    Tracks compiles on all threads.
-
-    Args:
-        misses: identifies functions, and distinguishes calls from other uses.
-        indicators: requests and activities that wait for compiles.
-
-    Attributes:
-        deaf: whether events of the last compile were missed.
+    Tracks compiles on all threads; it is *deaf* if events of the last one were missed.
     """
 
     name = "compiles"

@@ -43,7 +43,7 @@ class Node(NamedTuple):
     Attributes:
         name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
         identity: distinguishes classes of the same name, and static parts.
-        keys: key of each child; `None` if only its class knows them.
+        keys: `None` if only its class knows them.
     """
 
     name: str
@@ -170,12 +170,8 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 class Parameters(NamedTuple):
     """
-    Parameters of a callable.
-
-    Attributes:
-        required: how many of these have no default.
-        rest: name of the ``*args`` parameter, `None` if there is none.
-        named: whether it has a ``**kwargs`` parameter.
+    Parameters of a callable, of which so many positional ones are *required*; *rest* is
+    the name of ``*args``, and it has ``**kwargs`` if *named*.
     """
 
     positional: tuple[str, ...] = ()

@@ -54,12 +54,8 @@ _FARTHEST = (sys.maxsize, True, 0)
 
 class Cause(NamedTuple):
     """
-    Cause of one recompile.
-
-    Attributes:
-        name: one of `jaxmon.catalog.CAUSES`.
-        differences: from the closest earlier signature, at most `SHOWN`.
-        omitted: number of further differences.
+    Cause of one recompile, one of `jaxmon.catalog.CAUSES`, with at most `SHOWN`
+    differences from the closest earlier signature.
     """
 
     name: str

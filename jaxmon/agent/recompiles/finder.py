@@ -283,11 +283,8 @@ def message(cause: Cause) -> str:
 @dataclass(slots=True, eq=False)
 class TransformedFunction:
     """
-    A function object that was compiled under a transformation.
-
-    Attributes:
-        signature: of the call that was transformed last, without its operands.
-        histories: of its programs, and of all programs of a kind.
+    A function object that was compiled under a transformation, with the *signature*,
+    without operands, of the call that was transformed last.
     """
 
     function: Function

@@ -94,11 +94,8 @@ class Created(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Earlier:
     """
-    A function that was compiled.
-
-    Attributes:
-        number: of its compile, comparable with that of a creation.
-        signature: of that compile; only of the latest from one line.
+    A function that was compiled, as the *number*, comparable with that of a creation;
+    only the latest from one line has the signature.
     """
 
     created: Created

@@ -64,11 +64,8 @@ class Static(NamedTuple):
 
 class PartlyCompared(NamedTuple):
     """
-    A value that could not be compared in full.
-
-    Attributes:
-        kind: kind of difference: ``static_argument`` or ``tree_structure``.
-        where: the static argument, or the class of a static part.
+    A value that could not be compared in full: a static argument, or a static part of a
+    node, called by its class.
     """
 
     kind: str
@@ -122,10 +119,8 @@ class Signature:
 
 class SignatureBuilder:
     """
-    Builds signatures, on the calling threads.
-
-    Args:
-        context: returns the configuration values that programs depend on.
+    Builds signatures, on the calling threads; *context* returns the configuration
+    values that programs depend on.
     """
 
     def __init__(self, jax: Any, context: Callable[[], tuple[Any, ...]]) -> None:
@@ -343,13 +338,11 @@ def _sharding(leaf: Any) -> tuple[str, object]:
 
 class Placement(NamedTuple):
     """
-    Placement of a committed array.
+    Placement of a committed array; *memory* is its kind if that is not the default.
 
     Attributes:
-        text: as text, without the memory kind.
         order: a hash of the devices and their order.
         hash: of the whole placement; differs if JAX treats two as different.
-        memory: memory kind, if not the default of the devices.
     """
 
     text: str
@@ -398,12 +391,9 @@ def _default_memory(device: Any) -> str | None:
 
 class Mismatch(NamedTuple):
     """
-    One difference that requires separate programs.
-
-    Attributes:
-        kind: one of `jaxmon.catalog.CAUSES`.
-        where: the argument with the path of the leaf, or the name of an option.
-        text: the difference as one line.
+    One difference that requires separate programs, of a *kind* of
+    `jaxmon.catalog.CAUSES`: *where* in the arguments or options, and as one line of
+    *text*.
     """
 
     kind: str

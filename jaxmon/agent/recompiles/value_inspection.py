@@ -51,13 +51,7 @@ def written(text: str) -> InspectedValue:
 
 
 class Nesting(NamedTuple):
-    """
-    Where a value is.
-
-    Attributes:
-        depth: number of values that contain it.
-        sure: whether its container is equal only if it is.
-    """
+    """Where a value is: how deep, and whether its container is equal only if it is."""
 
     depth: int
     sure: bool

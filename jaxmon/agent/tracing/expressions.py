@@ -113,11 +113,8 @@ class Expressions:
 
     def used(self, value: TracedValue, *, only: bool = False) -> None:
         """
-        Record that the program depends on *value* for good.
-
-        Args:
-            value: what is used.
-            only: count random numbers only: a condition may depend on the time.
+        Record that the program depends on *value* for good; *only* on random numbers,
+        if a condition does, which may depend on the time.
         """
         for origin in value.frozen:
             if origin.random or not only:

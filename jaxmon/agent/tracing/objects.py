@@ -114,12 +114,7 @@ _DEEPEST = 16
 
 
 class Draw(NamedTuple):
-    """
-    A function of the host that returns something else at each call.
-
-    Attributes:
-        random: whether it is a random number, not a time.
-    """
+    """A function of the host that returns another number, or time, at each call."""
 
     text: str
     random: bool
@@ -127,11 +122,8 @@ class Draw(NamedTuple):
 
 def draw_of(function: Any, *, seeded: bool) -> Draw | None:
     """
-    Return what the value of *function* depends on, `None` if only on its arguments.
-
-    Args:
-        function: any object.
-        seeded: whether it gets an argument, which determines a generator.
+    Return what the value of *function* depends on, `None` if only on its arguments; one
+    that is *seeded* has an argument, which determines a generator.
     """
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and function is vars(numpy).get("default_rng"):
@@ -265,10 +257,8 @@ def _draws(loaded: int) -> dict[int, Draw]:
 @functools.lru_cache(maxsize=1)
 def _jax_functions(loaded: int) -> dict[int, str]:
     """
-    Return the public functions of JAX by id; they live as long as their modules.
-
-    Args:
-        loaded: number of modules that are loaded, so that it is repeated when one is.
+    Return the public functions of JAX by id, which live as long as their modules; anew
+    once another number of these is *loaded*.
     """
     del loaded
     found: dict[int, str] = {}

@@ -65,11 +65,8 @@ class TracedFunction(NamedTuple):
 
 class _Unread(NamedTuple):
     """
-    A function to read; none of its objects is kept alive.
-
-    Attributes:
-        entry: what JAX traces, with references in place of the objects.
-        static: positions and names of its static arguments.
+    A function to read: references to what JAX traces, which keep no object alive, and
+    positions and names of its *static* arguments.
     """
 
     name: str

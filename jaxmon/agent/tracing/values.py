@@ -57,11 +57,8 @@ class Mistake(NamedTuple):
 
 class ValueOrigin(NamedTuple):
     """
-    Where a value of the host comes from.
-
-    Attributes:
-        mistake: that a program depends on it: a call, or a counter that changes.
-        random: whether it is a random number, not a time.
+    Where a value of the host comes from: the *mistake* that it is if a program depends
+    on it. A number may be *random*, or a time.
     """
 
     mistake: Mistake
@@ -71,10 +68,8 @@ class ValueOrigin(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Local:
     """
-    A function defined in the function that is read.
-
-    Attributes:
-        outer: what a name refers to that is not local to it.
+    A function defined in the function that is read; *outer* says what a name refers to
+    that is not local to it.
     """
 
     node: Node

@@ -115,11 +115,8 @@ def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
 
 class Arguments:
     """
-    Rebuilds arguments.
-
-    Args:
-        leaf: what stands for an array: `abstract` or `zeros`.
-        main: the module with the classes of ``__main__``.
+    Rebuilds arguments, with `abstract` or `zeros` in place of each *leaf*, and classes
+    of ``__main__`` from the module *main*.
     """
 
     def __init__(

@@ -110,10 +110,8 @@ class Readiness:
 
     def announce(self, processes: Callable[[], int]) -> None:
         """
-        Record that the program says that it is ready; it may do so repeatedly.
-
-        Args:
-            processes: returns how many the job has, which initializes JAX.
+        Record that the program says that it is ready; it may do so repeatedly. To know
+        the *processes* of the job initializes JAX.
         """
         alone = self._mode != "fail" or processes() == 1
         with self._lock:

@@ -283,12 +283,7 @@ class Recorded:
 
 
 class SignatureRecorder:
-    """
-    Records the call of each compile, on the compiling threads.
-
-    Attributes:
-        characters: size of all signatures together.
-    """
+    """Records the call of each compile, on the compiling threads."""
 
     def __init__(self, context: Context) -> None:
         self._jax, self._guard = context.jax, context.guard
@@ -356,11 +351,8 @@ class SignatureRecorder:
         built: Mapping[str, int],
     ) -> Document:
         """
-        Return everything recorded so far.
-
-        Args:
-            seen: adds to a signature of a function what is known of its calls.
-            built: programs of the program's functions, however they were compiled.
+        Return everything recorded so far; *seen* adds to a signature of a function what
+        is known of its calls, and *built* has all programs, however they were compiled.
         """
         functions = []
         records = {name: Recorded() for name in built} | self._functions
