@@ -364,21 +364,3 @@ def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
         monitoring: Any = jax._src.monitoring
         assert len(monitoring.get_event_listeners()) == 1
         assert len(monitoring.get_event_duration_listeners()) == 1
-
-
-def test_a_page_that_meets_a_report_has_all_hooks(agent: Agent) -> None:
-    """A page may find a compile finished just as the report of it is taken."""
-    compiles = inside.compiles(agent)
-
-    class Meanwhile(dict[int, Any]):
-        def pop(self, key: int, default: Any = None) -> Any:
-            found = super().pop(key, default)
-            if found is not None:
-                compiles._settle_unreported(found)
-            return found
-
-    compiles._unsettled = Meanwhile()
-    jax.jit(lambda x: x + 1)(np.ones(2, np.float32))
-
-    assert value(agent, COMPILES, outcome="compiled") == 1
-    assert value(agent, "jaxmon_hook_active", hook="monitoring") == 1

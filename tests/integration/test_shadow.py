@@ -216,14 +216,6 @@ def test_an_end_of_the_program_waits_for_no_device(agent, monkeypatch):
     assert value(agent, "jaxmon_internal_errors_total") == 0
 
 
-def test_a_function_of_keys_is_repeated(agent: Agent) -> None:
-    """PRNG keys, whose size not every JAX can report, are arguments like others."""
-    sampled(agent, jax.jit(jax.random.fold_in), jax.random.key(0), jnp.uint32(1))
-
-    assert value(agent, CHECKS, outcome="passed") == 1
-    assert value(agent, "jaxmon_internal_errors_total") == 0
-
-
 def test_another_configuration_is_not_repeated(agent: Agent) -> None:
     """What a context manager changes on the caller's thread holds on no other."""
     jitted, traced = jax.jit(lambda x: x @ x), threading.active_count()

@@ -6,10 +6,8 @@ import os
 from itertools import count
 from pathlib import Path
 
-import pytest
-
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.directory import DirectoryScan, is_local, scan
+from jaxmon.agent.cache.directory import DirectoryScan, scan
 
 
 def filled(directory: Path) -> Path:
@@ -93,12 +91,3 @@ def test_who_only_reads_needs_no_permission_to_write(tmp_path, monkeypatch):
     assert scan(str(tmp_path), sought={}, writes=False).problem is None
     problem = scan(str(tmp_path), sought={}, writes=True).problem
     assert problem == "this process cannot write to it"
-
-
-@pytest.mark.parametrize(
-    ("path", "local"),
-    [("/var/cache/jax", True), ("cache", True), ("gs://bucket/jax", False)],
-)
-def test_addresses_are_not_local(path: str, *, local: bool) -> None:
-    """Buckets are not listed: that may cost money, and minutes."""
-    assert is_local(path) == local
