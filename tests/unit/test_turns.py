@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.checks.replays import Turns, has_room
+from jaxmon.agent.checks.shadow import Turns, has_room
 from jaxmon.clocks import monotonic
 
 

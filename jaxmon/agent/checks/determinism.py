@@ -150,15 +150,12 @@ class DeterminismPart(Part):
             if any(counts.values()):
                 devices = {device: n for device, n in counts.items() if n}
                 found[function.name] = fact.replace(devices=devices)
-        skipped = () if self._shadow is None else self._shadow.skipped_functions()
-        reused = self._reused.copy().items()
-        changes: list[tuple[Function, str, Any]] = [
-            *((function, "key_reuse", tally.value) for function, tally in reused),
-            *((function, "not_repeated", reason) for function, reason in skipped),
-        ]
-        for function, name, value in changes:
-            fact = found.get(function.name, facts.Determinism())
-            found[function.name] = fact.replace(**{name: value})
+        skipped = {} if self._shadow is None else self._shadow.skipped()
+        reused = {function: n.value for function, n in self._reused.copy().items()}
+        for field, values in (("key_reuse", reused), ("not_repeated", skipped)):
+            for function, value in values.items():
+                fact = found.get(function.name, facts.Determinism())
+                found[function.name] = fact.replace(**{field: value})
         return found
 
     def collect(self) -> list[Family]:
