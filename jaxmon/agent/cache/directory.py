@@ -129,9 +129,7 @@ def _free(path: str) -> int | None:
 
 
 class DirectoryScanner:
-    """
-    Scans the directory on request and keeps the result. By *clock*, a scan may be hung.
-    """
+    """Scans the directory on request and keeps the result; knows if a scan hangs."""
 
     def __init__(
         self,
@@ -183,10 +181,7 @@ class DirectoryScanner:
         return self._listing.problem if self._jax.open_attempted else None
 
     def scan(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
-        """
-        Scan now, on this thread, which hangs if the directory does; the keys *sought*,
-        by module, have missed, and there were so many *hits*.
-        """
+        """Scan now, on this thread, which hangs if the directory does."""
         directory = self._jax.directory
         if directory is None or not is_local(directory):
             self._listing, self._elsewhere = DirectoryScan(), {}

@@ -44,8 +44,7 @@ class Moment(NamedTuple):
 
 def varying(text: str, moment: Moment) -> str:
     """
-    Return what in *text* is different in each process or run, such as ``the process id
-    4711``; empty if nothing is.
+    Return what in *text* differs by process or run, such as ``the process id 47``.
     """
     pid = moment.pid
     if pid >= _LEAST_PID and re.search(rf"(?:^|[-_./=]|pid){pid}(?:$|[-_./])", text):
@@ -61,10 +60,7 @@ def varying(text: str, moment: Moment) -> str:
 
 
 def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] | None:
-    """
-    Return the first flag of XLA that is part of the cache key and different in each
-    process, and what in it is; `None` if there is none.
-    """
+    """Return the first flag of the cache key that differs by process, and what does."""
     for variable in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
         for flag in environ.get(variable, "").split():
             if not flag.startswith(NOT_IN_KEYS) and (part := varying(flag, moment)):
@@ -93,10 +89,7 @@ _WORTH_SECONDS = 1.0
 
 
 class UncachedPrograms(NamedTuple):
-    """
-    Programs that were compiled but not cached, for one reason, with seconds of
-    compiling; those of the first *functions* at least are known.
-    """
+    """Programs not cached for one reason, their seconds, and those of functions."""
 
     programs: int = 0
     seconds: float = 0.0

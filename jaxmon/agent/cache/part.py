@@ -243,10 +243,7 @@ class PersistentCache(Part):
         self._thread.attempt = CacheMiss(write, unread=unread)
 
     def on_warning(self, frame: FrameType, original: object) -> None:
-        """
-        Observe a warning where JAX reads and writes entries: a cache failure if an
-        exception is being handled.
-        """
+        """Observe a warning of JAX's cache: a failure if it handles an exception."""
         del original
         error, failed = sys.exception(), failed_at(frame)
         if error is None or failed is None:
@@ -261,10 +258,7 @@ class PersistentCache(Part):
         self._scan_soon()
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
-        """
-        Observe a warning where JAX enforces the maximum size: an entry is larger than
-        the whole cache may be, so it is not written.
-        """
+        """Observe a warning that an entry exceeds the maximum size of the cache."""
         del original
         if is_refusal(frame) and self._thread.attempt is not None:
             self._thread.attempt.too_large = True
@@ -314,9 +308,7 @@ class PersistentCache(Part):
         return Explanation({"cache": self.snapshot}, by_function)
 
     def snapshot(self) -> cache.Cache:
-        """
-        Return the statistics, in total and by function, and the obstacles as text.
-        """
+        """Return the statistics, also by function, and the obstacles as text."""
         from jaxmon.facts import cache  # noqa: PLC0415 - on request
 
         config = self._jax.config

@@ -17,10 +17,7 @@ _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
 
 
 class Pending:
-    """
-    Arrays of one call, for a `Watcher`; *read* is called once all are ready, or
-    deleted.
-    """
+    """Arrays of one call, for a `Watcher`, to be *read* once they are ready."""
 
     def __init__(self, arrays: Sequence[Any], read: Callable[[], None]) -> None:
         self._arrays = arrays

@@ -56,9 +56,7 @@ class _KeyCount:
 
 
 class _Line:
-    """
-    A line that draws outside of jitted functions; the key is of draws that were read.
-    """
+    """A line that draws outside of jitted functions, and the keys read there."""
 
     def __init__(self) -> None:
         self.draws = 0

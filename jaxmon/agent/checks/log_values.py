@@ -32,10 +32,7 @@ _SAVINGS = 2000
 
 
 class LoggedValues(Part):
-    """
-    Keeps arrays that the program logs in *values* until they are ready, then reads them
-    on a thread of the agent.
-    """
+    """Keeps arrays that the program logs, and reads them on our thread once ready."""
 
     name = SITE
 

@@ -50,10 +50,7 @@ _NEVER_FINITE = 3
 
 
 class OutputReading(NamedTuple):
-    """
-    One output, read: *value* is that of a scalar, and its copies on several devices
-    differ.
-    """
+    """One output, read; *value* of a scalar; whether its copies on devices differ."""
 
     size: int
     finite: int
@@ -159,10 +156,7 @@ class Outputs:
         return outputs or ()
 
     def end(self, names: Collection[str], where: str) -> None:
-        """
-        Note that the program held NaN at its end, made by a call *where*, of one of the
-        outputs *names*, if all of these were finite.
-        """
+        """Note that the program held NaN, of one of *names*, if all were finite."""
         every = {o.name: o for outputs in self._histories.values() for o in outputs}
         found = [every[name] for name in names if name in every]
         finite = [o.last_finite for o in found if o.last_finite and not o.state]

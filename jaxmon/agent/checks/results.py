@@ -231,10 +231,7 @@ def _ulp(array: Any, other: Any) -> int:
 
 
 class _Part(NamedTuple):
-    """
-    What one device holds of an array, and its *place* there, which is equal for
-    replicas; of other arrays, all of it, and no device.
-    """
+    """What a device holds of an array, at a *place*; of others, all of it."""
 
     device: int | None
     place: Hashable
@@ -242,10 +239,7 @@ class _Part(NamedTuple):
 
 
 class HostLeaf(NamedTuple):
-    """
-    A leaf on the host: *parts* of an array, by device, or else the object itself, as
-    *value*, with the name of its type.
-    """
+    """A leaf on the host: *parts* of an array, by device, or the object itself."""
 
     dtype: str
     shape: tuple[int, ...]

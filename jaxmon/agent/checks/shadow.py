@@ -198,9 +198,7 @@ def copied(jax: Any, leaves: Sequence[Any], numbers: Sequence[int]) -> list[Any]
 
 
 class KeptOutputs:
-    """
-    Copies of *arrays*, which must not wrap others; dispatches them, waits for none.
-    """
+    """Copies of *arrays* that wrap no others; dispatches them, waits for none."""
 
     def __init__(self, jax: Any, function: Function, arrays: Sequence[Any]) -> None:
         self._jax = jax

@@ -48,10 +48,7 @@ _GROWTH, _EVEN, _UNEVEN = 8, 2, 5
 
 
 class StateHistory:
-    """
-    The state that a function returns, by digests of what is read of it; *counts* are
-    integers in it that count what is not finite, by name.
-    """
+    """The state that a function returns, by digests, and its *counts* of NaN."""
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()

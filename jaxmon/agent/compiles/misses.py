@@ -99,10 +99,7 @@ class Compile:
 
     @property
     def age(self) -> float:
-        """
-        Seconds since it started; 0 where the program has replaced the clock by one that
-        returns NaN.
-        """
+        """Seconds since it started; 0 if the program has replaced the clock by NaN."""
         return max(0.0, now() - self.started)
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,10 +182,7 @@ class _MissThread(threading.local):
 
 
 def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
-    """
-    Return the compiles that are *running*, and how large the first is, once it takes
-    long: on this thread, 1 µs per equation.
-    """
+    """Return what is *running*, and how large the first is: 1 µs per equation."""
     from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
 
     if not running:
@@ -210,10 +204,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
 
 
 class CompileThread(threading.local):
-    """
-    What a thread compiles: the *latest* that has not been reported, and the function
-    traced or lowered last, with its seconds, by phase.
-    """
+    """What a thread compiles, and the seconds of its latest phases."""
 
     latest: Compile | None = None
 
@@ -280,10 +271,7 @@ class Misses(Part):
     def on_miss(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe the function that JAX runs on every miss, including calls with effects,
-        which always miss, and ahead of time, which is not a call.
-        """
+        """Observe what JAX runs on every miss, also with effects and ahead of time."""
         registered = self._registry.by_code.get(id(frame.f_code))
         serving, entered = frame, registered and registered[0]
         if entered is None:
@@ -398,9 +386,7 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, st
 
 
 def _numpy(call: Missed) -> Iterator[str]:
-    """
-    Yield the NumPy arrays among the arguments, including those in plain containers.
-    """
+    """Yield the NumPy arrays among the arguments, also those in plain containers."""
     # Loaded with what finds causes, at the first compile.
     from jaxmon.agent.recompiles.argument_trees import (  # noqa: PLC0415
         names_of,

@@ -68,9 +68,7 @@ CAUSES = "causes"
 
 
 class Compiles(Part):
-    """
-    Tracks compiles on all threads; it is *deaf* if events of the last one were missed.
-    """
+    """Tracks compiles on all threads; is *deaf* if events of the last were missed."""
 
     name = "compiles"
 
@@ -177,9 +175,7 @@ class Compiles(Part):
             raise
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """
-        Observe the function that calls XLA for a program not in the persistent cache.
-        """
+        """Observe the call of XLA for a program not in the persistent cache."""
         del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
@@ -355,10 +351,7 @@ class Compiles(Part):
     # --- inside ------------------------------------------------------------------
 
     def _finder(self) -> CauseFinder | None:
-        """
-        Return what finds causes, `None` if it cannot be loaded, which the first compile
-        does: many programs import JAX and never compile.
-        """
+        """Return what finds causes, loaded at the first compile, if it can be."""
         if not self._finders:
             try:
                 from jaxmon.agent.recompiles.finder import CauseFinder  # noqa: PLC0415
@@ -381,9 +374,7 @@ class Compiles(Part):
             self._remember(jitted, miss.function)
 
     def _outside_of_calls(self, frame: FrameType, outer: Compile | None) -> Compile:
-        """
-        Return the compile called by *frame*, ahead of time or under a transformation.
-        """
+        """Return the compile called by *frame*, ahead of time or transformed."""
         finder = self._finder()
         found = finder and finder.transformed(frame)
         function = None

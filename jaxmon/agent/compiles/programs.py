@@ -173,10 +173,7 @@ class Programs(Part):
         return {"program": self._worker.refused.value}
 
     def take(self, function: Function, executable: Any, phases: CompilePhases) -> None:
-        """
-        Queue an *executable* just compiled or loaded, which is kept until it is
-        analysed, half a second; called on the compiling thread.
-        """
+        """Queue an *executable* on the compiling thread; kept for half a second."""
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
         # What was known of another that had this identity.
@@ -221,10 +218,7 @@ class Programs(Part):
         return self.snapshot()
 
     def snapshot(self) -> dict[str, facts.Program]:
-        """
-        Return the latest program of each function by label; as in `collect`, those just
-        compiled are analysed for it.
-        """
+        """Return the latest program of each function, analysed now if it is new."""
         found = {}
         for function, record in self._latest().items():
             if not function.internal:
@@ -242,10 +236,7 @@ class Programs(Part):
         return found
 
     def spanning(self) -> list[Function]:
-        """
-        Return the functions whose latest program also runs on devices of other
-        processes. Takes microseconds.
-        """
+        """Return the functions that also run on devices of other processes, in µs."""
         local = local_devices(self._jax)
         return [
             function
@@ -254,10 +245,7 @@ class Programs(Part):
         ]
 
     def collect(self) -> list[Family]:
-        """
-        Return the number of programs, and the statistics of the latest; those just
-        compiled are analysed for it.
-        """
+        """Return the number of programs and the latest's statistics, analysed now."""
         records = self._latest()
         found = [
             record.samples_of(function.name) for function, record in records.items()
@@ -367,8 +355,7 @@ class Programs(Part):
 
     def _described(self, program: SeenCompile, executable: Any) -> dict[str, float]:
         """
-        Read a *program*; return its figures, which are those of the function if it is
-        the latest one.
+        Read a *program*; return its figures, also of the function if it is latest.
         """
         began = thread_time()
         function, finished = program.function, program.finished

@@ -31,8 +31,7 @@ class CompileSpans:
 
     def phase(self, name: str, seconds: float) -> SpanIds | None:
         """
-        Note a phase that has just ended, after *seconds*; return the ids of the span of
-        the request or step that waits for it.
+        Note a phase that just ended; return the ids of the span that waits for it.
         """
         tracer = self._observers.tracer
         if tracer is None:

@@ -67,9 +67,7 @@ class Argument(NamedTuple):
 
 
 def names_of(parameters: Parameters, count: int) -> list[str]:
-    """
-    Return the names of the first *count* positional arguments: ``x``, ``args[1]``.
-    """
+    """Return the names of the first *count* positional arguments: ``x``, ``y[1]``."""
     found = list(parameters.positional[:count])
     # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
@@ -218,10 +216,7 @@ def parameters_of(
 
 
 def _direct(fun: Any, given: int) -> Parameters:
-    """
-    Return the parameters of *fun* itself, regardless of what it wraps, after *given*
-    arguments.
-    """
+    """Return the parameters of *fun*, whatever it wraps, after *given* arguments."""
     if type(fun) is types.FunctionType:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:
@@ -264,10 +259,7 @@ def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
 
 
 def _takes(parameters: Parameters, count: int, keywords: Collection[str]) -> bool:
-    """
-    Return whether *parameters* accept *count* positional arguments and these
-    *keywords*.
-    """
+    """Return whether *parameters* accept *count* arguments and these *keywords*."""
     positional = parameters.positional
     if count > len(positional) and parameters.rest is None:
         return False

@@ -53,10 +53,7 @@ _FARTHEST = (sys.maxsize, True, 0)
 
 
 class Cause(NamedTuple):
-    """
-    Cause of one recompile, one of `jaxmon.catalog.CAUSES`, with at most `SHOWN`
-    differences from the closest earlier signature.
-    """
+    """Cause of one recompile, of `catalog.CAUSES`, and at most `SHOWN` differences."""
 
     name: str
     differences: tuple[Mismatch, ...]
@@ -143,9 +140,7 @@ class Histories:
         self._seen: dict[int, History] = {}
 
     def history(self, fun: object) -> History | None:
-        """
-        Return the history of *fun*, `None` if the function cannot be identified later.
-        """
+        """Return the history of *fun*, `None` if it cannot be identified later."""
         key = id(fun)
         if (found := self._seen.get(key)) is not None:
             return found
@@ -225,10 +220,7 @@ class Histories:
         kind: History | None,
         number: int,
     ) -> None:
-        """
-        Record that a function has been compiled, at *number*, comparable with that of a
-        creation; the other arguments are those of `of`.
-        """
+        """Record a compile, at a *number* comparable with that of a creation."""
         self.remembered += 1
         stage = self._stage()
         if kind is not None:

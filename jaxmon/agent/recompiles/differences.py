@@ -184,10 +184,7 @@ def _static_value(
 
 
 def _parts(name: str, old: Value, new: Value) -> Iterator[tuple[str, str, str]]:
-    """
-    Yield the path, and both texts, of what differs within two values called *name*:
-    contents, or else what is not the same object.
-    """
+    """Yield path and texts of what differs in two values: contents, else identity."""
     befores, afters = old.parts, new.parts
     both = [path for path in afters if path in befores]
     changed = [path for path in both if befores[path].words != afters[path].words]

@@ -115,9 +115,7 @@ class CauseFinder:
         return jitted, pending
 
     def transformed(self, frame: FrameType) -> Transformed | None:
-        """
-        Return the transformed function whose program is compiled, called by *frame*.
-        """
+        """Return the transformed function whose program *frame* has compiled."""
         return self._contained(lambda: transformed_at(frame), None)
 
     def _contained(
@@ -138,10 +136,7 @@ class CauseFinder:
         return None if transformed is None else transformed.function
 
     def _never_compiled(self, found: Transformed) -> TransformedFunction | None:
-        """
-        Return a function whose program is compiled, but never in its call, as under
-        `jax.checkpoint`.
-        """
+        """Return a function never compiled in its call, as under `jax.checkpoint`."""
         jit = self._registry.jitted_from(found.names[0])
         fun = None if jit is None else function_of(jit.counted())
         if jit is None or fun is None:
@@ -282,10 +277,7 @@ def message(cause: Cause) -> str:
 
 @dataclass(slots=True, eq=False)
 class TransformedFunction:
-    """
-    A function object that was compiled under a transformation, with the *signature*,
-    without operands, of the call that was transformed last.
-    """
+    """A function compiled under a transformation, and its latest *signature*."""
 
     function: Function
     created: Created

@@ -93,10 +93,7 @@ class Created(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Earlier:
-    """
-    A function that was compiled, as the *number*, comparable with that of a creation;
-    only the latest from one line has the signature.
-    """
+    """A function that was compiled; only the latest of a line has its signature."""
 
     created: Created
     number: int
@@ -204,10 +201,7 @@ def created(
 
 
 def source_of(jitted: Jitted) -> str:
-    """
-    Return a key shared by a function and its recreations, if the line that jits is not
-    known: the source line of the function.
-    """
+    """Return the source line of a function, in place of the line that jits it."""
     source = jitted.source
     if source is not None and " at " in source:
         return source
@@ -221,9 +215,7 @@ def source_of(jitted: Jitted) -> str:
 
 
 def content_of(fun: object) -> Content:
-    """
-    Return what distinguishes *fun*; costs tens of microseconds and runs no user code.
-    """
+    """Return what distinguishes *fun*, in tens of microseconds, without user code."""
     if type(fun) is types.FunctionType and not (
         fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__
     ):  # as below, in a tenth of the time

@@ -63,10 +63,7 @@ class Static(NamedTuple):
 
 
 class PartlyCompared(NamedTuple):
-    """
-    A value that could not be compared in full: a static argument, or a static part of a
-    node, called by its class.
-    """
+    """A static argument, or static part of a node, not compared in full."""
 
     kind: str
     where: str
@@ -118,10 +115,7 @@ class Signature:
 
 
 class SignatureBuilder:
-    """
-    Builds signatures, on the calling threads; *context* returns the configuration
-    values that programs depend on.
-    """
+    """Builds signatures, on the calling threads, with the configuration's values."""
 
     def __init__(self, jax: Any, context: Callable[[], tuple[Any, ...]]) -> None:
         # Equal leaves and trees are one object: a signature takes 8 bytes per leaf.
@@ -244,10 +238,7 @@ def _may_be_kept(setting: object) -> bool:
 def _static(
     call: JitCall, names: Sequence[str]
 ) -> tuple[tuple[Static, ...], list[int]]:
-    """
-    Return the static arguments of *call*, whose arguments have these *names*, and the
-    positions of the others.
-    """
+    """Return the static arguments of *call*, and the positions of the others."""
     count = len(call.args)
     numbers = {n + count if n < 0 else n for n in call.static_argnums}
     found: list[Static] = []

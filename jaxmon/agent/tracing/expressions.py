@@ -112,10 +112,7 @@ class Expressions:
         return TracedValue(functions=(Local(node, enclosing, self.place[0]),))
 
     def used(self, value: TracedValue, *, only: bool = False) -> None:
-        """
-        Record that the program depends on *value* for good; *only* on random numbers,
-        if a condition does, which may depend on the time.
-        """
+        """Record that the program depends on *value*, or *only* on random numbers."""
         for origin in value.frozen:
             if origin.random or not only:
                 self.note_frozen(origin)

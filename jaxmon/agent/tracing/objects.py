@@ -232,10 +232,7 @@ def is_bound(holder: Any, name: str, function: Any) -> bool:
 
 
 def keeps_attributes(value: Any) -> bool:
-    """
-    Return whether *value* is of a plain class: those of modules of neural networks
-    restore their attributes after tracing.
-    """
+    """Return whether the class is plain: modules of networks restore attributes."""
     kinds = type.__dict__["__mro__"].__get__(type(value))
     return type(value) is ModuleType or len(kinds) == 2  # noqa: PLR2004 - and object
 
@@ -256,10 +253,7 @@ def _draws(loaded: int) -> dict[int, Draw]:
 
 @functools.lru_cache(maxsize=1)
 def _jax_functions(loaded: int) -> dict[int, str]:
-    """
-    Return the public functions of JAX by id, which live as long as their modules; anew
-    once another number of these is *loaded*.
-    """
+    """Return JAX's public functions by id; *loaded* counts modules, to do it anew."""
     del loaded
     found: dict[int, str] = {}
     for name in (*_ARRAYS, *_OTHERS):

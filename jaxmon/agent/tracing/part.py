@@ -64,10 +64,7 @@ class TracedFunction(NamedTuple):
 
 
 class _Unread(NamedTuple):
-    """
-    A function to read: references to what JAX traces, which keep no object alive, and
-    positions and names of its *static* arguments.
-    """
+    """A function to read, by references, and its static arguments."""
 
     name: str
     entry: TracedFunction
@@ -203,10 +200,7 @@ def _reference(holder: Any) -> Callable[[], Any]:
 
 
 def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
-    """
-    Return the user's function inside *fun*, which is jitted; *is_library* returns
-    whether a file belongs to a library other than JAX.
-    """
+    """Return the user's function inside *fun*; libraries may wrap it."""
     holder: Any = ABSENT
     count, names, traced = 0, frozenset[str](), True
     for _ in range(_MOST_WRAPPERS):

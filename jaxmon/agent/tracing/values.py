@@ -56,10 +56,7 @@ class Mistake(NamedTuple):
 
 
 class ValueOrigin(NamedTuple):
-    """
-    Where a value of the host comes from: the *mistake* that it is if a program depends
-    on it. A number may be *random*, or a time.
-    """
+    """What a value of the host makes a program depend on: a number, or a time."""
 
     mistake: Mistake
     random: bool
@@ -67,10 +64,7 @@ class ValueOrigin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """
-    A function defined in the function that is read; *outer* says what a name refers to
-    that is not local to it.
-    """
+    """A function defined in what is read; *outer* knows the names around it."""
 
     node: Node
     outer: Callable[[str], TracedValue]

@@ -114,10 +114,7 @@ def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
 
 
 class Arguments:
-    """
-    Rebuilds arguments, with `abstract` or `zeros` in place of each *leaf*, and classes
-    of ``__main__`` from the module *main*.
-    """
+    """Rebuilds arguments, with `abstract` or `zeros` in place of each *leaf*."""
 
     def __init__(
         self,

@@ -270,8 +270,7 @@ class WarmStarts(Part):
         self, total: int, caller: FrameType, watched: Iterable[Any]
     ) -> WarmedPrograms:
         """
-        Record that a warm-up of *total* signatures begins, and where; uses of programs
-        of the jitted objects *watched* are noticed.
+        Record where a warm-up begins, of *total* signatures and objects *watched*.
         """
         from jaxmon.agent.warm.uses import WarmedPrograms  # noqa: PLC0415 - few warm up
 
@@ -358,10 +357,7 @@ class WarmStarts(Part):
             self._sampled[key] = self._sampled.get(key, 0) + 1
 
     def _seen(self, name: str, of: RecordedSignature) -> RecordedSignature:
-        """
-        Return a signature with its use, and its estimated calls: its fraction of the
-        sampled ones.
-        """
+        """Return a signature with its use, and its part of the sampled calls."""
         from jaxmon.facts.signatures import ARRAYS, parts  # noqa: PLC0415 - on request
 
         programs, function = self.readiness.programs, self._table.named(name)

@@ -269,10 +269,7 @@ _VARIABLE = 0x04 | 0x08
 
 @dataclass(slots=True)
 class Recorded:
-    """
-    The signatures of one function label: compiles and seconds, by signature in JSON;
-    the rest as in `RecordedFunction`.
-    """
+    """The signatures of one label: compiles and seconds, by signature in JSON."""
 
     module: str = ""
     qualname: str = ""
