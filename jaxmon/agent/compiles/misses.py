@@ -227,8 +227,7 @@ class Misses(Part):
         self._table = context.table
         self._events = context.events
         self._registry = context.registry
-        self._returned = context.observers.returned
-        self._served = context.observers.served
+        self._observers = context.observers
         self._sites = context.sites
         self._timeline = timeline
         self._looked: dict[Function, int] = {}
@@ -337,9 +336,9 @@ class Misses(Part):
             return
         function = miss.function
         if not function.internal:
-            for observe in self._returned:
+            for observe in self._observers.returned:
                 observe(function, functools.partial(outputs_at, frame))
-            for see in self._served:
+            for see in self._observers.served:
                 see(function, executable_of(frame))
         if miss.compiled:
             return

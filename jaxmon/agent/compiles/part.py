@@ -83,12 +83,8 @@ class Compiles(Part):
         self._jax = context.jax
         self._table = context.table
         self._misses = misses
-        self._lowered = context.observers.lowered
-        self._executable = context.observers.executable
-        self._compiled = context.observers.compiled
         self._cache = cache
         self._observers = context.observers
-        self._events = context.events
         self._timeline, self._log = indicators.timeline, indicators.compiles
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
@@ -212,7 +208,7 @@ class Compiles(Part):
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
                 function.jaxpr = weakref.ref(jaxpr)
-            for observe in self._lowered:
+            for observe in self._observers.lowered:
                 observe(function, frame, jaxpr)
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
@@ -242,7 +238,7 @@ class Compiles(Part):
         seconds, xla = self._thread.seconds, compile_.end[0] - compile_.started
         traced, lowered = seconds("trace", function), seconds("lower", function)
         phases = CompilePhases(traced, lowered, xla, compile_.hit)
-        for take in self._executable:
+        for take in self._observers.executable:
             take(function, executable, phases)
 
     def _observe_phase(
@@ -430,7 +426,7 @@ class Compiles(Part):
         if compile_.span is not None:
             ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
         if cause is None and not failed:
-            add_event(self._events, compile_, looked_up=looked_up)
+            add_event(self._context.events, compile_, looked_up=looked_up)
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)
@@ -450,7 +446,7 @@ class Compiles(Part):
         return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
-        for see in self._compiled:
+        for see in self._observers.compiled:
             see(function, jitted)
         source = source_location(jitted.source)
         if source is None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.hlo import read_hlo
+from jaxmon.agent.compiles.hlo import Hlo, read_hlo
 from jaxmon.agent.context import Context
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
@@ -114,9 +114,7 @@ class _Record:
     def add(self, fingerprint: str | None) -> None:
         """Count a program unless it is already known."""
         self.is_read, self.samples = True, {}
-        if fingerprint is None:
-            return
-        if fingerprint not in self.seen:
+        if fingerprint is not None and fingerprint not in self.seen:
             self.programs += 1
             if len(self.seen) < _REMEMBERED:
                 self.seen.add(fingerprint)
@@ -124,8 +122,19 @@ class _Record:
     def samples_of(self, name: str) -> dict[str, Sample]:
         """Return what is exported of it, by metric, for the function *name*."""
         found = self.samples
-        if not found:
-            found.update(_samples(name, self))
+        if found:
+            return found
+        if self.is_read:
+            programs = catalog.PROGRAMS
+            found[programs.name] = (series(programs, name), self.programs)
+        if self.fingerprint is not None:
+            info = catalog.PROGRAM_INFO
+            found[info.name] = (series(info, name, self.fingerprint), 1)
+        # All have the same label; for each compile, escaping it ten times would count.
+        labels = labels_text(("function",), (name,))
+        for figure, metric in _METRICS.items():
+            if (value := self.figures.get(figure)) is not None:
+                found[metric.name] = (f"{metric.name}{{{labels}}}", value)
         return found
 
 
@@ -179,14 +188,13 @@ class Programs(Part):
         # What was known of another that had this identity.
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
-        if not function.is_users:
-            self._leave(identity, SeenCompile(function, now, phases, type(None)))
-            return
         # JAX keeps what it has traced for as long as it may compile it again.
         jaxpr = type(None) if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
         program = SeenCompile(function, now, phases, jaxpr)
         job = functools.partial(self._analyse, program, executable, lowered)
-        if self._worker.submit(job):
+        if not function.is_users:
+            self._leave(identity, program)
+        elif self._worker.submit(job):
             self._queued.add()
         else:
             self._utilization.dropped_program(function)
@@ -364,30 +372,26 @@ class Programs(Part):
             texts = executables.texts(executable, options)
             text = read_hlo(texts, comparable=options is not None)
         except RuntimeError:  # deleted since, or its backend shows no HLO
-            text = None
+            text = Hlo(None, 0, 0)
         record = self._records.setdefault(function, _Record())
-        record.add(None if text is None else text.fingerprint)
+        record.add(text.fingerprint)
         figures: dict[str, float] = {}
         if function.is_users:
             is_latest = record.finished == finished
             if is_latest:
                 figures = executables.facts(executable)
-            if text is not None:
-                figures["instructions"] = text.instructions
-                figures["fusions"] = text.fusions
-                figures["devices"] = text.devices
-            if text is not None and text.promotes:
-                for see in self._promotion:
-                    see(function)
+            if text.text:
+                names = ("instructions", "fusions", "devices")
+                figures |= {name: getattr(text, name) for name in names}
+            for see in self._promotion if text.promotes else ():
+                see(function)
             if is_latest:
-                record.fingerprint = None if text is None else text.fingerprint
-                record.double |= text is not None and text.double
-                record.shapes = text.shapes if text else ()
-                copies = text.copies if text else ()
+                record.fingerprint, record.shapes = text.fingerprint, text.shapes
+                record.double |= text.double
                 accessed = figures.get("accessed_bytes")
-                self._copies.note(function, copies, executable, accessed)
+                self._copies.note(function, text.copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
-        if text is not None:
+        if text.text:
             found = LoadedProgram(program, text.text, text.copy, figures)
             self.loaded.note(executable, found)
         self._budget.spend(began)
@@ -425,19 +429,3 @@ class Programs(Part):
             if self._records[function].finished == program.finished:
                 self._note_jaxpr(function, program.jaxpr())
                 self._utilization.place(function, executable, facts)
-
-
-def _samples(name: str, record: _Record) -> dict[str, Sample]:
-    found: dict[str, Sample] = {}
-    if record.is_read:
-        programs = catalog.PROGRAMS
-        found[programs.name] = (series(programs, name), record.programs)
-    if record.fingerprint is not None:
-        info = catalog.PROGRAM_INFO
-        found[info.name] = (series(info, name, record.fingerprint), 1)
-    # All have the same label; for each compile, escaping it ten times would count.
-    labels = labels_text(("function",), (name,))
-    for figure, metric in _METRICS.items():
-        if (value := record.figures.get(figure)) is not None:
-            found[metric.name] = (f"{metric.name}{{{labels}}}", value)
-    return found

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
-from jaxmon.agent.tracing.values import (
+from jaxmon.agent.tracing.objects import (
     DROPPED,
     FROZEN,
     LEAKED,

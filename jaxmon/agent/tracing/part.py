@@ -31,7 +31,7 @@ from jaxmon.host.sources import display_path
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.tracing.values import Mistake
+    from jaxmon.agent.tracing.objects import Mistake
 
 
 _MOST_WRAPPERS = 16

@@ -18,9 +18,7 @@ from types import CodeType
 from jaxmon import interrupts
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.part import TracedFunction
-from jaxmon.agent.tracing.statements import Statements
-from jaxmon.agent.tracing.values import (
+from jaxmon.agent.tracing.objects import (
     NOTHING,
     TRACED,
     Counters,
@@ -32,6 +30,8 @@ from jaxmon.agent.tracing.values import (
     either,
     together,
 )
+from jaxmon.agent.tracing.part import TracedFunction
+from jaxmon.agent.tracing.statements import Statements
 from jaxmon.errors import JaxmonError
 from jaxmon.host.files import bounded
 from jaxmon.threads import get_ident

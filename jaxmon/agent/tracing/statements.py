@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.values import (
+from jaxmon.agent.tracing.objects import (
     ADVANCED,
     DROPPED,
     NOTHING,
