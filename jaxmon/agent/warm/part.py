@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Built, Context, Observers, Options
+from jaxmon.agent.context import Built, Context, Options
 from jaxmon.agent.functions import Function, by_function
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.arguments import JitCall, Shapes
@@ -51,25 +51,21 @@ _MOST_LOGGED = 100
 _HELP = "warm it up before, or pad its arguments to sizes that are warm"
 
 
-class Readiness:
+class WarmStarts(Part):
     """
-    Whether a process is ready for requests, and its compiles since. Thread-safe.
+    Records signatures, and responds whether the process is ready. Thread-safe.
 
     A process is ready once it says so, with `jaxmon.ready`. If it was only warmed up,
     with `jaxmon.warmup`, it is ready once its probe or a request has come after that.
-
-    Args:
-        observers: where compiles find this, once they are to be counted.
-        mode: ``count``, ``warn`` or ``fail``, as the setting ``after_ready``.
     """
 
-    def __init__(
-        self, observers: Observers, *, expected: bool, mode: str = "count"
-    ) -> None:
-        self._observers = observers
-        self._mode = mode
+    name = "signatures"
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._table = context, context.table
+        self._observers, settings = context.observers, context.settings
+        self._mode, self._awaited = settings.after_ready, settings.expect_warmup
         self._lock = RLock()
-        self._awaited = expected
         self._running = self._done = self._total = 0
         # On the performance counter, and when that was on the wall clock.
         self._warmed: float | None = None
@@ -78,7 +74,37 @@ class Readiness:
         self._announced = False
         self._late: dict[Function, LateCompiles] = {}
         self._logged = 0
-        self.programs: WarmedPrograms | None = None
+        self._programs: WarmedPrograms | None = None
+        self._results = {result: Tally() for result in catalog.WARMUP_RESULTS}
+        # Two threads may both make one; all use the first.
+        self._recorders: list[SignatureRecorder] = []
+        self._sampled: dict[tuple[str, str], int] = {}
+        if settings.signatures:
+            context.observers.call.append(self._on_call)
+            context.observers.executed.append(self._executed)
+
+    @property
+    def recorder(self) -> SignatureRecorder:
+        """Records signatures; loaded at the first compile."""
+        if not self._recorders:
+            from jaxmon.agent.warm.recorder import SignatureRecorder  # noqa: PLC0415
+
+            self._recorders.append(SignatureRecorder(self._context))
+            calls = self._context.observers.call
+            calls[:] = [
+                self._recorders[0].on_call if see == self._on_call else see
+                for see in calls
+            ]
+        return self._recorders[0]
+
+    def _on_call(
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
+    ) -> Callable[[float], None] | None:
+        try:
+            return self.recorder.on_call(function, jitted, call, options)
+        except Exception:  # noqa: BLE001 - contained: the program compiles on
+            self._context.guard.failed(self.name, stays_on=True)
+            return None
 
     @property
     def reason(self) -> str | None:
@@ -88,17 +114,31 @@ class Readiness:
                 return f"warming up: {self._done} of {self._total} signatures"
             return "the warm-up has not begun" if self._awaited else None
 
-    def begin(self, signatures: int) -> None:
-        """Record that a warm-up of so many *signatures* begins."""
+    def begin(
+        self, total: int, caller: FrameType, watched: Iterable[Any]
+    ) -> WarmedPrograms:
+        """Record where a warm-up begins, of *total* signatures, with jits *watched*."""
+        from jaxmon.agent.warm.uses import WarmedPrograms  # noqa: PLC0415 - few warm up
+
         with self._lock:
             self._running += 1
-            self._total += signatures
+            self._total += total
             self._observers.stage = "warming"
+        place = f"{display_path(caller.f_code.co_filename)}:{caller.f_lineno}"
+        programs = self._programs or WarmedPrograms(
+            self._observers, self._exact_calls, place
+        )
+        self._programs = programs
+        programs.watch(watched)
+        return programs
 
-    def advance(self) -> None:
-        """Record that one signature was tried."""
+    def advance(self, *, failed: bool) -> None:
+        """Record that a signature was tried."""
+        self._results["failed" if failed else "warmed"].add()
         with self._lock:
             self._done += 1
+        if self._programs is not None:
+            self._programs.end(failed=failed)
 
     def end(self) -> None:
         """Record that a warm-up has ended, however it did."""
@@ -130,17 +170,12 @@ class Readiness:
     def _warm(self) -> None:
         if not self._running:
             self._observers.stage = "warm"
-            if self.programs is not None:
-                self.programs.start()
+            if self._programs is not None:
+                self._programs.start()
         if self.compiled not in self._observers.built:
             self._observers.built.append(self.compiled)
         if self._mode == "fail" and self.refusal not in self._observers.refusing:
             self._observers.refusing.append(self.refusal)
-
-    def probed(self) -> None:
-        """Record that whoever sends requests has learned that it is ready."""
-        if self._warmed is not None and self._since is None:
-            self._begins()
 
     def _begins(self) -> None:
         self._since, self._date = now(), wall_time()
@@ -203,93 +238,6 @@ class Readiness:
                 *(function.name, seconds, what),
             )
 
-    def collect(self) -> Family:
-        """Return how often each function was compiled after the process was ready."""
-        with self._lock:
-            counts = [(function, late.count) for function, late in self._late.items()]
-        return by_function(catalog.COMPILES_AFTER_READY, counts)
-
-    def explain(self) -> ReadyProcess:
-        """Return since when the process is ready, and what it compiled since."""
-        with self._lock:
-            return ReadyProcess(
-                since=self._date,
-                announced=self._announced,
-                warmed=() if self.programs is None else self.programs.explain(),
-                where="" if self.programs is None else self.programs.place,
-                compiles=tuple(self._late.values()),
-            )
-
-
-class WarmStarts(Part):
-    """Records signatures, and responds whether the process is ready."""
-
-    name = "signatures"
-
-    def __init__(self, context: Context) -> None:
-        self._table = context.table
-        settings = context.settings
-        self.readiness = Readiness(
-            context.observers,
-            expected=settings.expect_warmup,
-            mode=settings.after_ready,
-        )
-        self.warmed = {result: Tally() for result in catalog.WARMUP_RESULTS}
-        self._context = context
-        # Two threads may both make one; all use the first.
-        self._recorders: list[SignatureRecorder] = []
-        self._sampled: dict[tuple[str, str], int] = {}
-        if context.settings.signatures:
-            context.observers.call.append(self._on_call)
-            context.observers.executed.append(self._executed)
-
-    @property
-    def recorder(self) -> SignatureRecorder:
-        """Records signatures; loaded at the first compile."""
-        if not self._recorders:
-            from jaxmon.agent.warm.recorder import SignatureRecorder  # noqa: PLC0415
-
-            self._recorders.append(SignatureRecorder(self._context))
-            calls = self._context.observers.call
-            calls[:] = [
-                self._recorders[0].on_call if see == self._on_call else see
-                for see in calls
-            ]
-        return self._recorders[0]
-
-    def _on_call(
-        self, function: Function, jitted: Jitted, call: JitCall, options: Options
-    ) -> Callable[[float], None] | None:
-        try:
-            return self.recorder.on_call(function, jitted, call, options)
-        except Exception:  # noqa: BLE001 - contained: the program compiles on
-            self._context.guard.failed(self.name, stays_on=True)
-            return None
-
-    def begin(
-        self, total: int, caller: FrameType, watched: Iterable[Any]
-    ) -> WarmedPrograms:
-        """
-        Record where a warm-up begins, of *total* signatures and objects *watched*.
-        """
-        from jaxmon.agent.warm.uses import WarmedPrograms  # noqa: PLC0415 - few warm up
-
-        self.readiness.begin(total)
-        place = f"{display_path(caller.f_code.co_filename)}:{caller.f_lineno}"
-        programs = self.readiness.programs or WarmedPrograms(
-            self._context.observers, self._exact_calls, place
-        )
-        self.readiness.programs = programs
-        programs.watch(watched)
-        return programs
-
-    def end(self, *, failed: bool) -> None:
-        """Record that a signature was tried."""
-        self.warmed["failed" if failed else "warmed"].add()
-        self.readiness.advance()
-        if self.readiness.programs is not None:
-            self.readiness.programs.end(failed=failed)
-
     def _exact_calls(self, name: str) -> int | None:
         function = self._table.named(name)
         # Others of its objects may not count.
@@ -299,19 +247,29 @@ class WarmStarts(Part):
     def collect(self) -> list[Family]:
         """Return whether the process is ready, its warm-ups, and compiles since."""
         metric = catalog.WARMUP_SIGNATURES
+        with self._lock:
+            late = [(function, late.count) for function, late in self._late.items()]
+        results = self._results.items()
         return [
-            gauge(catalog.READY, int(self.readiness.reason is None)),
-            Family(
-                metric,
-                [(series(metric, name), n.value) for name, n in self.warmed.items()],
-            ),
-            self.readiness.collect(),
+            gauge(catalog.READY, int(self.reason is None)),
+            Family(metric, [(series(metric, name), n.value) for name, n in results]),
+            by_function(catalog.COMPILES_AFTER_READY, late),
         ]
 
     def explain(self) -> Explanation:
         """Return how many signatures there are, those warmed up, and late compiles."""
-        ready = self.readiness.explain
-        return Explanation({"signatures": self._explain, "ready": ready})
+        return Explanation({"signatures": self._explain, "ready": self._explain_ready})
+
+    def _explain_ready(self) -> ReadyProcess:
+        programs = self._programs
+        with self._lock:
+            return ReadyProcess(
+                since=self._date,
+                announced=self._announced,
+                warmed=() if programs is None else programs.explain(),
+                where="" if programs is None else programs.place,
+                compiles=tuple(self._late.values()),
+            )
 
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
@@ -319,7 +277,7 @@ class WarmStarts(Part):
         from jaxmon.facts.cache import Signatures  # noqa: PLC0415 - on request
 
         return Signatures(
-            **counts, **{name: n.value for name, n in self.warmed.items()}
+            **counts, **{name: n.value for name, n in self._results.items()}
         )
 
     def pages(self) -> Mapping[str, Handler]:
@@ -331,9 +289,10 @@ class WarmStarts(Part):
         return {"/-/ready": self._ready}
 
     def _ready(self, _: Request) -> Response:
-        reason = self.readiness.reason
+        reason = self.reason
         if reason is None:
-            self.readiness.probed()
+            if self._warmed is not None and self._since is None:
+                self._begins()  # whoever sends requests knows now
             return Response(b"ok\n")
         return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
@@ -360,7 +319,7 @@ class WarmStarts(Part):
         """Return a signature with its use, and its part of the sampled calls."""
         from jaxmon.facts.signatures import ARRAYS, parts  # noqa: PLC0415 - on request
 
-        programs, function = self.readiness.programs, self._table.named(name)
+        programs, function = self._programs, self._table.named(name)
         used = None if programs is None else programs.used(name, of)
         counts = {
             arrays: count
