@@ -19,7 +19,7 @@ from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.failures import is_gradient_mismatch
 from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.catalog import CHECK_OUTCOMES
+from jaxmon.catalog import CHECK_OUTCOMES, Metric
 from jaxmon.exposition.families import Family, Tally, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.indicators.recorder import recorder
@@ -361,9 +361,7 @@ def _count(tallies: dict[str, Tally], *, passed: bool) -> None:
     tallies["passed" if passed else "failed"].add()
 
 
-def _by_outcome(
-    metric: catalog.Metric, found: list[tuple[str, dict[str, Tally]]]
-) -> Family:
+def _by_outcome(metric: Metric, found: list[tuple[str, dict[str, Tally]]]) -> Family:
     counts = [(name, *count) for name, of in found for count in _values(of).items()]
     return family_of(metric, counts)
 

@@ -43,9 +43,8 @@ _PAUSE = 0.1
 class _KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
-    def __init__(self) -> None:
-        self.value = b""
-        self.samples = self.since = self.last = 0
+    value = b""
+    samples = since = last = 0
 
     def add(self, value: bytes, call: int) -> None:
         """Add the *value* in a *call*."""
@@ -90,11 +89,9 @@ class KeyPart(Part):
 
     def _drew(self, place: str, key: Any, weight: int) -> None:
         """Note that the line *place* draws from *key*, once or more often."""
-        line = self._lines.get(place)
-        if line is None:
-            if len(self._lines) >= _MOST_LINES:
-                return
-            line = self._lines[place] = _Line()
+        if place not in self._lines and len(self._lines) >= _MOST_LINES:
+            return
+        line = self._lines.setdefault(place, _Line())
         line.draws += weight
         now = monotonic()
         if now - line.read >= _PAUSE:
@@ -126,9 +123,8 @@ class KeyPart(Part):
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return
-        if any(drawn) and (
-            function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
-        ):
+        known = function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
+        if any(drawn) and known:
             self._drawn[function] = drawn
 
     def sampled(self, sample: Sample) -> None:

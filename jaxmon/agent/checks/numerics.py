@@ -73,11 +73,6 @@ class OutputHistory:
         differed: number of samples, up to the latest, in which copies differed.
     """
 
-    __slots__ = (
-        *("differed", "last_finite", "lost", "name", "nan", "recovered", "run"),
-        *("samples", "scalar"),
-    )
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.scalar = False
@@ -139,12 +134,9 @@ class Outputs:
     those of which the program held NaN when it ended.
     """
 
-    __slots__ = ("_histories", "checked", "held", "nonfinite", "was_finite")
-
     def __init__(self) -> None:
         self._histories: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
-        self.checked = 0
-        self.nonfinite = 0
+        self.checked = self.nonfinite = 0
         self.was_finite = True
         self.held: list[facts.Output] = []
 
@@ -242,14 +234,14 @@ class NumericsPart(Part):
         began = thread_time()
         outputs = self._outputs.setdefault(function, Outputs())
         histories = outputs.of(tuple([name for name, _ in leaves]))
-        total = bad = 0
         with reading(self._jax):
             found = [_reading(leaf) for _, leaf in leaves]
-        for output, value in zip(histories, found, strict=False):
-            if value is not None:
-                output.add(value, call)
-                total += value.size
-                bad += value.size - value.finite
+        pairs = zip(histories, found, strict=False)
+        known = [(output, value) for output, value in pairs if value is not None]
+        for output, value in known:
+            output.add(value, call)
+        total = sum(value.size for _, value in known)
+        bad = total - sum(value.finite for _, value in known)
         outputs.checked += total
         outputs.nonfinite += bad
         if bad and outputs.was_finite:
