@@ -78,21 +78,6 @@ def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
     assert name(judge(causes, fun, call(leaf()))) == "unknown"
 
 
-def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
-    """Two leaves of another shape are closer than a tree with another key."""
-    causes, fun = Histories(), jitted(lambda: 1)
-    judge(causes, fun, tree("a", "b", count=4))
-    judge(causes, fun, tree("a", "b", "c", count=3))
-
-    cause = judge(causes, fun, tree("a", "b", count=3))
-
-    assert texts(cause) == [
-        "argument x['a']: float32[4] → float32[3]",
-        "argument x['b']: float32[4] → float32[3]",
-    ]
-    assert name(judge(causes, fun, tree("a", "d", count=3))) == "tree_structure"
-
-
 def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
     """Another type is no other shape because the latest call had one."""
     causes, fun = Histories(), jitted(lambda: 1)

@@ -11,7 +11,6 @@ from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, Argument, Node, node_of
 from jaxmon.agent.recompiles.differences import differences
 from jaxmon.agent.recompiles.signatures import (
-    Placement,
     Signature,
     Static,
     equinox_arguments,
@@ -52,25 +51,6 @@ def texts(
 ) -> list[str]:
     found = differences(after, before, context=names, values=values)
     return [one.text for one in found]
-
-
-def test_everything_that_differs_is_told_at_once() -> None:
-    """One difference does not hide another."""
-    before = of(static={"n": 1}, context=(False,))
-    after = of(
-        leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0, 0))],
-        static={"n": 2},
-        options=(("donated arguments", "x", None),),
-        context=(True,),
-    )
-
-    assert texts(before, after) == [
-        "jax_a: False → True",
-        "jit option donated arguments: none → x",
-        "static argument n: 1 → 2",
-        "argument x: float32[3] → float32[4]",
-        "argument x: uncommitted → committed to cpu:1",
-    ]
 
 
 def test_secrets_are_in_no_value() -> None:

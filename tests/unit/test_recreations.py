@@ -5,7 +5,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import pytest
 
 from jaxmon.agent.context import Registry
@@ -103,22 +102,6 @@ def test_what_existed_before_an_earlier_compile_replaces_nothing(line: Line) -> 
     jitted.pop(0)
 
     assert not line.compile(second)
-
-
-def test_other_code_is_another_function(line: Line) -> None:
-    """Also inside a partial, a closure or a transformation with other options."""
-
-    def wrapped(fun: Fun) -> Fun:
-        return lambda: (fun(), fun)
-
-    one, two = (lambda: 1), (lambda: 2)
-    for fun in (
-        *(one, two, wrapped(one), wrapped(two)),
-        *(functools.partial(one), functools.partial(two)),
-        *(jax.grad(one), jax.grad(two), jax.grad(one, argnums=1), jax.vmap(one)),
-        *(jax.jit(one), Model(1).apply),
-    ):
-        assert not line.use(fun)
 
 
 def test_another_line_or_option_makes_another_function(line: Line) -> None:
