@@ -48,13 +48,9 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
 
 class DirectoryScan(NamedTuple):
     """
-    Result of a directory scan; `None` for what is unknown.
-
-    Attributes:
-        entries: number of cached programs.
-        size, free: bytes of these, and free ones on the file system.
-        problem: why the directory is unusable.
-        elsewhere: some entries of the modules sought, under other keys.
+    Result of a scan: entries, their bytes and the free ones, what makes the directory
+    unusable, and entries of the modules sought under other keys; `None` for what is
+    unknown.
     """
 
     entries: int | None = None

@@ -62,13 +62,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class CacheMiss:
     """
-    Outcome of one persistent cache miss.
-
-    Attributes:
-        of: what JAX compiled; of an entry that is *unread*, only the key is known.
-        unread: whether an entry exists that could not be read.
-        stored: whether JAX was about to write an entry.
-        too_large: whether the entry exceeds the maximum cache size.
+    Outcome of a miss: *of* what, of which only the key is known if JAX could not read
+    the entry; whether it was about to write one, failed, or finds it too large.
     """
 
     stored = failed = too_large = False
@@ -97,13 +92,8 @@ def reason_not_stored(attempt: CacheMiss, jax: JaxCache) -> str | None:
 
 class CacheErrors:
     """
-    Counts errors, records each as an event, and remembers the latest.
-
-    Attributes:
-        counts: errors by operation: ``read`` and ``write``.
-        last: class and message of the latest.
-        trouble: what keeps the file system from reading or writing entries; `None` once
-            an entry has been read or written again.
+    Counts errors by operation, records each as an event, and remembers the *last*, and
+    the *trouble* until an entry has been read or written again.
     """
 
     def __init__(self, events: EventLog) -> None:

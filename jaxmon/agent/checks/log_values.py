@@ -138,14 +138,7 @@ class LoggedValues(Part):
         return done
 
     def _kept(self, name: str, value: Any) -> Any:
-        """
-        Return *value* as it is kept: an array, else a float. The program may change a
-        NumPy array.
-
-        Raises:
-            TypeError: it is not a number, or is being traced.
-            ValueError: it has several elements, or none.
-        """
+        """Return *value* as it is kept, an array or a float; errors as of `take`."""
         if not isinstance(value, self._jax.Array):
             return float(value)
         if not is_pollable(value):

@@ -63,12 +63,9 @@ _PATIENCE = 60.0
 
 class Turns:
     """
-    One re-run at a time, at most once per *interval* seconds, and no more often than
-    keeps the time that they take below 1 %, with at most so many bytes of *memory* per
+    One re-run at a time, not before it is *due*: at most once per *interval* seconds,
+    no more often than keeps their time below 1 %, with so many bytes of *memory* per
     device.
-
-    Attributes:
-        due: `time.monotonic` before which none is made.
     """
 
     def __init__(self, interval: float, memory: int) -> None:

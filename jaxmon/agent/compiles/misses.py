@@ -59,12 +59,8 @@ SLOW_SECONDS = 1.0
 
 class Compile:
     """
-    One call of ``compile_or_get_cached``.
-
-    Args:
-        function: the function it is counted for.
-        frame: JAX's function that makes the call and reports it.
-        outer: the compile already in progress on this thread.
+    One call of ``compile_or_get_cached``, counted for *function*, made and reported by
+    *frame*, within the *outer* compile of this thread.
 
     Attributes:
         pending: why a call caused it.
@@ -72,7 +68,6 @@ class Compile:
             what is done with constants.
         began: when that call started, or it did, on the performance counter.
         started: when it did, without what we looked for before.
-        looked_up: whether the persistent cache was checked.
         deaf: whether some of JAX's events were missed.
         end: when it finished; empty until then.
     """

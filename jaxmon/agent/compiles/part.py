@@ -274,11 +274,10 @@ class Compiles(Part):
 
     def collect(self) -> list[Family]:
         """
-        Return the metrics of finished compiles, of recompiles and of those in progress.
+        Return the metrics of compiles and recompiles.
 
-        User functions have every cause from the start, at 0, so that a rate covers the
-        first recompile. JAX's own functions recompile by design and have only the
-        causes that occurred.
+        User functions have every cause from the start, so that a rate covers the first
+        recompile. JAX's own recompile by design and have only those that occurred.
         """
         self.settle()
         running, oldest, _ = self.in_progress()

@@ -38,12 +38,9 @@ _REST = inspect.CO_VARARGS
 
 class Node(NamedTuple):
     """
-    One node of an argument's tree.
-
-    Attributes:
-        name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
-        identity: distinguishes classes of the same name, and static parts.
-        keys: `None` if only its class knows them.
+    One node of an argument's tree: its *name*, as ``dict``, that of a class or ``*``
+    for a leaf; an *identity* for classes of one name, and static parts; no *keys* if
+    only its class knows them.
     """
 
     name: str

@@ -316,11 +316,8 @@ def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Lea
 
 def dominant_kind(found: Sequence[Mismatch]) -> str:
     """
-    Return the kind that represents all of *found*.
-
-    Kinds that concern the whole call come before those of leaves: with
-    ``jax_enable_x64`` every dtype changes too. Among kinds of leaves the most frequent
-    wins.
+    Return the kind that represents all of *found*: one that concerns the whole call, as
+    ``jax_enable_x64`` changes every dtype, or the most frequent of leaves.
     """
     if len(found) == 1:
         return found[0].kind

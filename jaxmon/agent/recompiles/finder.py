@@ -43,14 +43,8 @@ Compared: TypeAlias = tuple[
 @dataclass(slots=True, eq=False)
 class PendingCause:
     """
-    Compile cause determined beforehand. Holds no user objects.
-
-    Attributes:
-        compared: history, creation, signature and kind, as in `Histories.of`.
-        cause: why it is compiled, `None` if for the first time.
-        remembered: `Histories.remembered` when the cause was determined.
-        place: the line of the program to be changed, empty if unknown.
-        noted: called with the seconds once it is compiled.
+    Cause determined before a compile, `None` for the first; holds no user objects. The
+    *place* is the line to change, and each of *noted* gets the seconds.
     """
 
     compared: Compared

@@ -54,13 +54,10 @@ class Content(NamedTuple):
     What distinguishes functions from one line. Keeps no object alive.
 
     Attributes:
-        code: a hash of the code of the function, of the functions that it calls
-            through closures, partials and decorators, and of the options of JAX's
-            transformations among them.
-        values: a hash of the values in these closures, defaults and partials; of
-            arrays, their identity.
+        code: a hash of its code, of that of functions in closures, partials and
+            decorators, and of the options of JAX's transformations among them.
+        values: a hash of the values there and of defaults; of arrays, their identity.
         owners: the objects of user classes there, such as the model of a bound method.
-        functions: the functions there.
     """
 
     code: int
@@ -71,13 +68,8 @@ class Content(NamedTuple):
 
 class Created(NamedTuple):
     """
-    A function that has not been compiled before.
-
-    Attributes:
-        key: equal for functions from the same line with the same code.
-        number: of its creation, larger than that of earlier ones; 0 if it existed when
-            we started.
-        content: what distinguishes it from others with the same *key*.
+    A function not compiled before, with a *key* that those from its line with its code
+    have, and a larger *number* than earlier ones; 0 if it existed when we started.
     """
 
     key: tuple[Hashable, ...]

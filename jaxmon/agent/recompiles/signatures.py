@@ -329,11 +329,8 @@ def _sharding(leaf: Any) -> tuple[str, object]:
 
 class Placement(NamedTuple):
     """
-    Placement of a committed array; *memory* is its kind if that is not the default.
-
-    Attributes:
-        order: a hash of the devices and their order.
-        hash: of the whole placement; differs if JAX treats two as different.
+    Placement of a committed array, with hashes of the devices in their order, and of
+    the whole as JAX compares it; *memory* is its kind if that is not the default.
     """
 
     text: str

@@ -65,18 +65,13 @@ _NO_KEYS = repeat("")
 
 class Inspection:
     """
-    Inspection of one value.
-
-    Args:
-        exact: inspectors by id of the exact type: a dict of types would call their
-            metaclasses.
-        find: returns the inspector for any other type.
+    Inspection of one value. Inspectors are found by the id of the type: a dict of types
+    would call their metaclasses.
 
     Attributes:
         alone: whether something was compared by identity.
         hidden: a hash of parts that may or may not make two values different.
-        parts: values without contents, and those compared by identity, by their path;
-            at most `MOST_PARTS`.
+        parts: values without contents, or compared by identity, by path; `MOST_PARTS`.
         path: of the value being inspected, ``.layers[0].rate``; `None` if it has none.
     """
 

@@ -56,14 +56,9 @@ class Expressions:
 
     Args:
         place: file and name of the function.
-        outer: what a name refers to that is not local.
+        outer: what a name refers to that is not local; *names* are known.
         run: runs the functions in a value with these arguments.
         counters: those that the jitted function changes.
-
-    Attributes:
-        names: what is known about local names.
-        certain: whether what is read next runs for certain.
-        leaked: mistakes by the container that got a traced value.
     """
 
     def __init__(

@@ -49,16 +49,7 @@ DROPPED = "dropped"
 
 
 class Mistake(NamedTuple):
-    """
-    One mistake.
-
-    Attributes:
-        kind: one of the constants above.
-        file: as the interpreter knows it.
-        line: of the call or the assignment.
-        text: its source, abridged: ``np.random.normal``, ``losses.append``.
-        within: name of the Python function that contains it.
-    """
+    """A mistake of a *kind* above: where, and the source, as ``np.random.normal``."""
 
     kind: str
     file: str

@@ -49,12 +49,8 @@ _ASKED_SECONDS = 0.5
 
 class TracedFunction(NamedTuple):
     """
-    A function that JAX traces.
-
-    Attributes:
-        holder: the object that it is a method of, or `ABSENT`.
-        given: number of arguments that a partial provides, and their names.
-        traced: whether all other arguments are traced, but for static ones.
+    A function that JAX traces, with its *holder* if it is a method, number and names of
+    what a partial has *given*, and whether all others but static ones are *traced*.
     """
 
     function: Any

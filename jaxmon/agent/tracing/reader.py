@@ -301,15 +301,11 @@ def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
 
 def parsed(source: str) -> ast.Module:
     """
-    Return the tree of *source*.
+    Return the tree of *source*; raises what `ast.parse` does.
 
-    Python 3.11 counts the depth of a tree for all threads together. If the garbage
-    collector runs code while a tree is built, and that lets another thread build one,
-    both raise `SystemError`, also in the program. Within a collection there is no
-    other, and no thread that has been stopped by one while it builds.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError: as `ast.parse`.
+    Python 3.11 counts the depth of a tree for all threads together: if the garbage
+    collector lets another thread build one meanwhile, both raise `SystemError`, also in
+    the program. Within a collection there is no other.
     """
     if sys.version_info >= (3, 12):  # which collects between two instructions only
         return ast.parse(source)

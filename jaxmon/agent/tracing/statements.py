@@ -37,18 +37,11 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 class Statements(Expressions):
     """
-    Reads one function.
+    Reads one function, of whose parameters *names* has what is known; *entry* if JAX
+    calls it, so that what it returns leaves the program.
 
     What may not run counts only where it cannot be meant: in a branch that a condition
     decides, nothing is reported but updates that are dropped.
-
-    Args:
-        names: what is known about its parameters.
-        outer, run, counters: see `Expressions`.
-        entry: whether JAX calls it: what it returns leaves the program.
-
-    Attributes:
-        returned: what is certain about its result.
     """
 
     def __init__(  # noqa: PLR0913 - what a function depends on

@@ -42,12 +42,7 @@ class WarmedPrograms:
 
     Which program a cached call runs is decided in C++. After JAX was made to forget
     that, the next call of each program is looked up in Python, where its executable is
-    seen. So the first use is noticed, however rare, and the calls after it cost what
-    they did.
-
-    Args:
-        calls: returns the calls of a function so far, `None` if they are not counted.
-        place: the line that warms up.
+    seen. So the first use is noticed, however rare, and later calls cost what they did.
     """
 
     def __init__(
