@@ -34,8 +34,7 @@ _REMEMBERED = 1000
 
 def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str | None:
     """
-    Return the cache directory under which the entry *file* was created, `None` if it is
-    not recorded, or if the entry is gone, unreadable or larger than 32 MiB.
+    Return the directory under which *file* was created; `None` if over 32 MiB, too.
     """
     try:
         if file.stat().st_size > _MOST_BYTES:

@@ -184,9 +184,8 @@ class PersistentCache(Part):
 
     def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> bool:
         """
-        Record the result of a lookup for *function*, on the compiling thread; return
+        Record a lookup, on the compiling thread, whose writes would be *heard*; return
         whether programs are kept anywhere: JAX reports it even without a directory.
-        *heard* says whether JAX's event for writing an entry would have been received.
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True

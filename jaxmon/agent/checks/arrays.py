@@ -64,11 +64,9 @@ def arrays_in(jax: Any, tree: Any) -> list[Any]:
 
 def unready_until(jax: Any, tree: Any, stopped: Event) -> float | None:
     """
-    Wait for the arrays in *tree*; return the `time.monotonic` when they were last seen
-    unready, 0 if never, and `None` if *stopped* meanwhile.
+    Wait for *tree*; return when it was last seen unready, `None` if *stopped*.
 
-    A thread that is blocked inside JAX at interpreter exit crashes the process and
-    changes its exit code.
+    A thread that is blocked inside JAX at interpreter exit crashes the process.
     """
     arrays, pause, unready = arrays_in(jax, tree), _FIRST_PAUSE, 0.0
     while not all(map(is_ready_or_deleted, arrays)):

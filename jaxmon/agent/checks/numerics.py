@@ -129,10 +129,7 @@ class OutputHistory:
 
 
 class Outputs:
-    """
-    The outputs of one function that are read. Written by one thread only. *held* are
-    those of which the program held NaN when it ended.
-    """
+    """The outputs of a function, for one thread, and what it *held* at the end."""
 
     def __init__(self) -> None:
         self._histories: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
@@ -216,10 +213,7 @@ class NumericsPart(Part):
         self._states.sampled(sample)
 
     def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
-        """
-        Have the small outputs of a call that left the fast path read: the first call of
-        a function shows what it returns while nothing has gone wrong.
-        """
+        """Have outputs read of a call that missed: the first shows what is right."""
         if not self._budget.covers():
             return  # should it be called often, samples are read
         now = monotonic()
@@ -279,8 +273,7 @@ class NumericsPart(Part):
 
     def _held(self) -> dict[_Kind, list[tuple[OutputReading, str]]]:
         """
-        Return the results of cached calls that are live and can be read at once, by
-        kind, the newest first, with the lines of the calls; none if they are too many.
+        Return live results of cached calls, by kind, the newest first, with lines.
         """
         held: dict[_Kind, list[tuple[OutputReading, str]]] = {}
         until = perf_counter() + _LOOK_SECONDS
@@ -416,10 +409,7 @@ def _reading(leaf: Any) -> OutputReading | None:
 
 
 def _differs(leaf: Any) -> bool:
-    """
-    Return whether *leaf* is replicated, and its copies on the first and the last device
-    of this process have different bytes.
-    """
+    """Return whether copies on the first and the last device have different bytes."""
     if not leaf.is_fully_replicated or len(leaf.sharding.addressable_devices) == 1:
         return False
     last = leaf.addressable_shards[-1].data

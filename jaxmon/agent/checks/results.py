@@ -141,10 +141,7 @@ _FLOATS = ("float", "bfloat")
 
 
 def compare(first: Any, other: Any) -> tuple[int, float, float, int | None] | None:
-    """
-    Return the number of differing elements and the largest absolute difference,
-    relative difference and distance in ulp; `None` if every bit is the same.
-    """
+    """Return how many elements differ, and by how much: absolute, relative, ulp."""
     if first.tobytes() == other.tobytes():
         return None
     first, other = np.atleast_1d(first), np.atleast_1d(other)

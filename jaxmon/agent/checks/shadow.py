@@ -173,10 +173,7 @@ def bytes_by_device(arrays: Iterable[Any]) -> Counter[Any]:
 
 
 def has_room(needed: Counter[Any]) -> bool:
-    """
-    Return whether each device has room for the bytes *needed* with a fifth of its
-    memory still free. A device that does not report its memory counts as empty.
-    """
+    """Return whether each device keeps a fifth of its memory free, if it reports it."""
     for device, size in needed.items():
         stats = device.memory_stats() or {}
         limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)

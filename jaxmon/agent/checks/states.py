@@ -159,10 +159,7 @@ class CountHistory:
 
 
 class States:
-    """
-    Reads some of the states that sampled calls return; *is_float* says whether a leaf
-    has floating-point values, at most so many, and *names* where each leaf is.
-    """
+    """Reads some of the states that sampled calls return, of leaves that *is_float*."""
 
     def __init__(
         self,

@@ -348,10 +348,7 @@ class Misses(Part):
 
 
 def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, str]:
-    """
-    Return why the call served by *frame*, which requests the data for the fast path,
-    missed, in a word and as text; *original* is JAX's function that decides it.
-    """
+    """Return why a call missed; its *frame* asks for the fast path of *original*."""
     from jaxmon.agent.jaxlink.arguments import missed  # noqa: PLC0415 - rarely needed
     from jaxmon.agent.jaxlink.executables import effect_of  # noqa: PLC0415 - likewise
 

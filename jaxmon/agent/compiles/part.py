@@ -431,11 +431,7 @@ class Compiles(Part):
             function.observe_phase("backend_compile", seconds, ids)
 
     def _function(self, program: StackProgram, name: str | None) -> Function:
-        """
-        Return the function that *program* belongs to, ``unknown`` if JAX does not
-        identify it: a guess would be misattributed. JAX's *name* of it is ``f`` or
-        ``jit(f)``.
-        """
+        """Return whose *program* it is, ``unknown`` rather than a guess."""
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
             self._remember(program.jitted, function)

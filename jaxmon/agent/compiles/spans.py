@@ -66,10 +66,7 @@ class CompileSpans:
     def ended(
         self, compile_: Compile, outcome: str, cause: str | None, *, looked_up: bool
     ) -> SpanIds | None:
-        """
-        Make the spans of *compile_*, with a *cause* if it was a recompile; return the
-        ids of the outermost. *looked_up*: whether a persistent cache was checked.
-        """
+        """Make the spans of *compile_*; return the ids of the outermost."""
         tracer, span = self._observers.tracer, compile_.span
         if tracer is None or span is None:
             return None

@@ -75,11 +75,7 @@ def names_of(parameters: Parameters, count: int) -> list[str]:
 def arguments_of(
     tree: Any, names: Sequence[str], statics: list[tuple[str, Value]]
 ) -> tuple[Argument, ...]:
-    """
-    Return the arguments in *tree*, JAX's of a tuple and a dict; *names* are those of
-    the positional ones, and *statics* receives the static parts of nodes, with their
-    class.
-    """
+    """Return the arguments in *tree*; *statics* receives static parts of nodes."""
     positional, named = tree.children()
     data = named.node_data()
     found = []
@@ -164,10 +160,7 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 class Parameters(NamedTuple):
-    """
-    Parameters of a callable, of which so many positional ones are *required*; *rest* is
-    the name of ``*args``, and it has ``**kwargs`` if *named*.
-    """
+    """Parameters of a callable: the *required* positional ones, ``*rest``, *named*."""
 
     positional: tuple[str, ...] = ()
     required: int = 0
@@ -180,11 +173,8 @@ def parameters_of(
     fun: object, count: int = 0, keywords: Collection[str] = ()
 ) -> Parameters:
     """
-    Return the parameters of *fun*; never raises, and runs no user code.
-
-    A callable whose only positional parameter is ``*args``, as created by `jax.grad`
-    and most decorators, is assumed to pass them through to the wrapped function, if
-    that accepts them.
+    Return the parameters of *fun*; never raises, and runs no user code. One that takes
+    ``*args`` only, as of `jax.grad`, passes them to what it wraps, if that takes them.
     """
     if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
         return _of_code(fun, 0)  # the common case

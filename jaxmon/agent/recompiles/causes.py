@@ -8,14 +8,14 @@ import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.functions import bare_name, code_of, inner, place_of
+from jaxmon.agent.functions import Function, bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
@@ -37,6 +37,7 @@ _DIGESTS = 256
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
 _MOST_CAPTURED = 5
+_MAX_PROGRAMS = 64
 
 # Distance of one difference of each kind, relative to one attribute in which leaves
 # differ. A tree with a different key is a different program; so is a different
@@ -72,6 +73,7 @@ class History:
         calls: of the calls with these signatures.
         cleared_at: the line that has cleared JAX's caches since, empty if none has.
         warm: signatures that were compiled before the process was ready.
+        transformed: its programs under transformations.
     """
 
     reference: weakref.ref[Any] | None
@@ -81,6 +83,7 @@ class History:
     signatures: list[Signature] = field(default_factory=list)
     warm: list[Signature] = field(default_factory=list)
     digests: dict[tuple[int, int], None] = field(default_factory=dict)
+    transformed: TransformedFunction | None = None
 
     def add(self, signature: Signature | None, stage: str = "") -> None:
         """Add a compile, with its *signature* if known; *stage* as of `Observers`."""
@@ -106,6 +109,22 @@ class History:
         """Return what another signature is compared with, the latest last."""
         several = (self.warm if stage == "warm" else None) or self.signatures
         return several.copy()
+
+
+@dataclass(slots=True, eq=False)
+class TransformedFunction:
+    """A function compiled under a transformation, and its latest *signature*."""
+
+    function: Function
+    created: Created
+    signature: Signature | None = None
+    histories: dict[Hashable, History] = field(default_factory=dict)
+
+    def history(self, program: Hashable) -> History:
+        """Return the history of a *program*, or of all programs of a kind."""
+        if program not in self.histories and len(self.histories) >= _MAX_PROGRAMS:
+            self.histories.pop(next(iter(self.histories)), None)
+        return self.histories.setdefault(program, History(self.created.fun))
 
 
 class Histories:
@@ -232,8 +251,8 @@ class Histories:
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
         """
-        Return the signature closest to *new*, the latest of several: of those that are
-        warm, once the process is, and rather one whose sizes *new* could be padded to.
+        Return the closest signature, the latest of several: of warm ones, once the
+        process is, and rather one whose sizes *new* could be padded to.
         """
         closest, least = None, _FARTHEST
         stage = self._stage()

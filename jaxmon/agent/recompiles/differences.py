@@ -41,13 +41,7 @@ _NONE = ("none", None)
 def differences(
     new: Signature, old: Signature, *, context: Sequence[str], values: bool
 ) -> Iterator[Mismatch]:
-    """
-    Yield every difference of *new*, which is compiled, from *old*.
-
-    The *context* has the names of the values in a signature's, empty for one that may
-    also appear under a name; *values* of static arguments are shown, or just their
-    types.
-    """
+    """Yield every difference of *new* from *old*; *context* names settings."""
     for name, before, after in changed_settings(new, old, context):
         yield _line("context", name, *_unlike(before, after), prefix="")
     yield from _options(new, old)
@@ -134,10 +128,7 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatc
 def hidden_differences(
     new: Signature, old: Signature, *, values: bool
 ) -> Iterator[Mismatch]:
-    """
-    Yield possible differences between two signatures that are equal as far as they can
-    be compared: fields that a class may or may not use for equality.
-    """
+    """Yield possible differences of equal signatures: fields that may not count."""
     befores = {(hidden.kind, hidden.where): hidden.value for hidden in old.beyond}
     for kind, where, after in new.beyond:
         before = befores.get((kind, where))

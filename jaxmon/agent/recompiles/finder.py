@@ -7,14 +7,11 @@ known of functions that are compiled while JAX transforms them is kept here, too
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import TypeAlias, TypeVar
 
-from jaxmon import interrupts
 from jaxmon.agent.context import Context, Jit, Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
@@ -23,7 +20,12 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
-from jaxmon.agent.recompiles.causes import Cause, Histories, History
+from jaxmon.agent.recompiles.causes import (
+    Cause,
+    Histories,
+    History,
+    TransformedFunction,
+)
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signatures import Signature, SignatureBuilder
 
@@ -32,7 +34,6 @@ _Found = TypeVar("_Found")
 _Default = TypeVar("_Default")
 _IN_MESSAGE = 5
 _MAX_NAMES = 1_000
-_MAX_PROGRAMS = 64
 
 
 Compared: TypeAlias = tuple[
@@ -187,13 +188,14 @@ class CauseFinder:
         signature: Signature | None,
     ) -> TransformedFunction | None:
         """Record that *found*, a program of *jitted*, is compiled; return what is."""
-        transformations, fun = self._transformations, jitted.fun
-        if transformations.of(fun) is None:
-            transformations.add(fun, function, self._new(jitted, jit, signature))
-        transformed = transformations.of(fun)
-        if transformed is not None:
-            transformations.compiles(transformed, found)
-        return transformed
+        history = self._histories.history(jitted.fun)
+        if history is None:
+            return None
+        if history.transformed is None:
+            created = self._new(jitted, jit, signature)
+            history.transformed = TransformedFunction(function, created)
+        self._transformations.compiles(history.transformed, found)
+        return history.transformed
 
     def _new(
         self, jitted: Jitted, jit: Jit | None, signature: Signature | None
@@ -269,45 +271,12 @@ def message(cause: Cause) -> str:
     return "; ".join(texts) or "no difference found"
 
 
-@dataclass(slots=True, eq=False)
-class TransformedFunction:
-    """A function compiled under a transformation, and its latest *signature*."""
-
-    function: Function
-    created: Created
-    signature: Signature | None = None
-    histories: dict[Hashable, History] = field(default_factory=dict)
-
-    def history(self, program: Hashable) -> History:
-        """Return the history of a *program*, or of all programs of a kind."""
-        if program not in self.histories and len(self.histories) >= _MAX_PROGRAMS:
-            self.histories.pop(next(iter(self.histories)), None)
-        return self.histories.setdefault(program, History(self.created.fun))
-
-
 class Transformations:
-    """The functions that were compiled under a transformation."""
+    """The functions that were compiled under a transformation, by name."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, tuple[TransformedFunction, weakref.ref[object]]] = {}
         # `None` if several functions have the name.
         self._by_name: dict[str, TransformedFunction | None] = {}
-
-    def of(self, fun: object) -> TransformedFunction | None:
-        """Return what is known of *fun*."""
-        found = self._by_id.get(id(fun))
-        return found[0] if found else None
-
-    def add(self, fun: object, function: Function, created: Created) -> None:
-        """Add *fun*; it is dropped with it."""
-        key, transformed = id(fun), TransformedFunction(function, created)
-        try:
-            # The callback is C and runs before the id can be reused.
-            reference = weakref.ref(fun, functools.partial(self._by_id.pop, key))
-        except TypeError as error:
-            interrupts.pass_on(error)
-            return
-        self._by_id[key] = transformed, reference
 
     def compiles(self, transformed: TransformedFunction, found: Transformed) -> None:
         """Record a compile of *transformed* in its call, under the names in *found*."""

@@ -132,8 +132,7 @@ class SignatureBuilder:
 
     def of(self, call: JitCall) -> Signature | None:
         """
-        Return the signature of *call*, on the calling thread; `None` if JAX does not
-        keep the required data. *call* has its kinds and nodes then.
+        Return the signature of *call*, which has its kinds and nodes then, if known.
         """
         if call.leaves is None:
             return None
@@ -193,13 +192,7 @@ class SignatureBuilder:
             return plain
         plain = tuple(
             [
-                value
-                # The three most frequent values, before checking the type.
-                if value is None
-                or value is True
-                or value is False
-                or id(type(value)) in _PLAIN
-                else self._setting(position, value)
+                value if id(type(value)) in _PLAIN else self._setting(position, value)
                 for position, value in enumerate(context)
             ]
         )
@@ -266,10 +259,7 @@ def _is_equinox(fun: object) -> bool:
 
 
 def equinox_arguments(static: tuple[Any, ...]) -> Value:
-    """
-    Return what Equinox passes as static, with the names of the arguments: the leaves
-    and the tree of the function, of the first argument, and of the others.
-    """
+    """Return what Equinox passes as static, with the names of the arguments."""
     found = value_of(static, ("function", "first", ""))
     leaves = static[0][0] if type(static[0]) is tuple and static[0] else ()
     fun = next(iter(leaves), None) if type(leaves) is tuple else None
@@ -378,11 +368,7 @@ def _default_memory(device: Any) -> str | None:
 
 
 class Mismatch(NamedTuple):
-    """
-    One difference that requires separate programs, of a *kind* of
-    `jaxmon.catalog.CAUSES`: *where* in the arguments or options, and as one line of
-    *text*.
-    """
+    """One difference that requires separate programs; *text* has it in one line."""
 
     kind: str
     where: str

@@ -223,9 +223,8 @@ def _compared_by_value(
     at: Nesting,
 ) -> tuple[dict[str, InspectedValue], int]:
     """
-    Inspect the *fields* of an object whose class defines equality: for a dataclass the
-    compared fields are known; for other classes private ones are assumed not to be
-    compared.
+    Inspect the *fields* of an object whose class defines equality: those that a
+    dataclass compares; of other classes, those that are not private.
     """
     every, identities = {}, []
     inside = Nesting(at.depth + 1, at.sure and compared is not None)

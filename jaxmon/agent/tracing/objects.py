@@ -313,10 +313,7 @@ class Draw(NamedTuple):
 
 
 def draw_of(function: Any, *, seeded: bool) -> Draw | None:
-    """
-    Return what the value of *function* depends on, `None` if only on its arguments; one
-    that is *seeded* has an argument, which determines a generator.
-    """
+    """Return what the value of *function* depends on, if not only on arguments."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and function is vars(numpy).get("default_rng"):
         return None if seeded else Draw("numpy.random.default_rng", random=True)

@@ -103,10 +103,7 @@ class Descriptions:
         return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
     def _device(self, sharding: Any) -> int | str:
-        """
-        Return the number of the only device of *sharding*, or mesh and spec of one over
-        all devices of this process, as JSON; -1 for another one.
-        """
+        """Return device, or mesh and spec over all devices, as JSON; else -1."""
         kind, devices = kind_of(type(sharding)), self._jax.local_devices()
         device = next(iter(sharding.device_set))
         usual = sharding.memory_kind in (None, device.default_memory().kind)
@@ -169,10 +166,7 @@ class Descriptions:
         return "".join(chain.from_iterable(pairs))
 
     def _write(self, tree: Any, depth: int, out: list[str]) -> bool:
-        """
-        Add the JSON of a container to *out*, in which a leaf begins another item.
-        Return whether no class keeps anything beside its leaves.
-        """
+        """Add a container to *out*; return whether it is all in its leaves."""
         data = tree.node_data()
         if data is None:
             out.append("")

@@ -22,10 +22,7 @@ _SHOWN = 50
 
 @dataclass(slots=True, eq=False)
 class _Program:
-    """
-    What a warm-up made: whether its executable is *seen*, and was *used* since; its
-    signature, until there is a *text* of what is peculiar to it.
-    """
+    """What a warm-up made: *seen* if its executable is, *used* since."""
 
     name: str
     key: int
