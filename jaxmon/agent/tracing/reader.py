@@ -92,28 +92,20 @@ class _Reading:
         if node is None:
             return
         names: Names = {}
-        parameters = [
-            parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
-        ]
-        first = 0
-        if entry.holder is not ABSENT and parameters:
-            names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
-            first = 1
-        for at, name in enumerate(parameters_of(node)):
-            if name in names:
-                continue
-            count, given = entry.given
-            position = at - first
-            is_static = name in static or position - count in static
-            if is_static:
-                kind = _class_of(entry.function) if not at else None
+        count, given = entry.given
+        order = parameters_of(node)
+        is_bound = entry.holder is not ABSENT and bool(_positional(node))
+        if is_bound:
+            names[order[0]] = TracedValue(object=entry.holder, outer=True)
+        for at, name in enumerate(order[is_bound:]):
+            if name in static or at - count in static:
+                kind = None if at or is_bound else _class_of(entry.function)
                 names[name] = TracedValue(outer=True, kind=kind)
-            elif position < count or name in given or not entry.traced:
+            elif at < count or name in given or not entry.traced:
                 names[name] = NOTHING
             else:
                 names[name] = TRACED
-        file = entry.function.__code__.co_filename
-        self._read(node, names, _outer(entry.function), file, entry=True)
+        self._read(_local(entry.function, node), names, entry=True)
 
     def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
         """Read the functions in *value*; return what is certain about their results."""
@@ -126,13 +118,12 @@ class _Reading:
     def _call(
         self, function: types.FunctionType | Local, arguments: Arguments
     ) -> TracedValue:
-        node = function.node if isinstance(function, Local) else self._node(function)
-        if node is None:
-            return NOTHING
-        names = _bound(node, arguments)
-        if isinstance(function, Local):
-            return self._read(node, names, function.outer, function.file)
-        return self._read(node, names, _outer(function), function.__code__.co_filename)
+        if not isinstance(function, Local):
+            node = self._node(function)
+            if node is None:
+                return NOTHING
+            function = _local(function, node)
+        return self._read(function, _bound(function.node, arguments))
 
     def _node(self, function: types.FunctionType) -> Node | None:
         code = function.__code__
@@ -143,14 +134,9 @@ class _Reading:
         return self._nodes[code]
 
     def _read(
-        self,
-        node: Node,
-        names: Names,
-        outer: Callable[[str], TracedValue],
-        file: str,
-        *,
-        entry: bool = False,
+        self, function: Local, names: Names, *, entry: bool = False
     ) -> TracedValue:
+        node = function.node
         key = node, *(value.key for value in names.values())
         if key in self._results:
             return self._results[key]
@@ -160,7 +146,7 @@ class _Reading:
         self._active.append(node)
         try:
             statements = Statements(
-                node, names, outer, self.run, file, counters=self._counters, entry=entry
+                function, names, self.run, counters=self._counters, entry=entry
             )
             statements.read()
         finally:
@@ -186,14 +172,20 @@ def _bound(node: Node, arguments: Arguments) -> Names:
     given, named = arguments
     every = named.get("*", NOTHING)
     names = dict.fromkeys(parameters_of(node), every)
-    positional = [
-        parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
-    ]
+    positional = _positional(node)
     names.update(zip(positional, given, strict=False))
     names.update({name: value for name, value in named.items() if name in names})
     if node.args.vararg is not None and len(given) > len(positional):
         names[node.args.vararg.arg] = together(given[len(positional) :])
     return names
+
+
+def _positional(node: Node) -> list[str]:
+    return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+
+
+def _local(function: types.FunctionType, node: Node) -> Local:
+    return Local(node, _outer(function), function.__code__.co_filename)
 
 
 def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:

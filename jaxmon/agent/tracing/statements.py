@@ -18,6 +18,7 @@ from jaxmon.agent.tracing.objects import (
     DROPPED,
     NOTHING,
     Counters,
+    Local,
     Names,
     Node,
     TracedValue,
@@ -44,20 +45,18 @@ class Statements(Expressions):
     decides, nothing is reported but updates that are dropped.
     """
 
-    def __init__(  # noqa: PLR0913 - what a function depends on
+    def __init__(
         self,
-        node: Node,
+        function: Local,
         names: Names,
-        outer: Callable[[str], TracedValue],
         run: Callable[[TracedValue, Arguments], TracedValue],
-        file: str,
         *,
         counters: Counters,
         entry: bool,
     ) -> None:
-        super().__init__(
-            (file, getattr(node, "name", "<lambda>")), outer, run, counters
-        )
+        node = function.node
+        place = function.file, getattr(node, "name", "<lambda>")
+        super().__init__(place, function.outer, run, counters)
         self.returned: TracedValue | None = None
         self._node = node
         self._entry = entry

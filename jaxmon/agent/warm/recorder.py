@@ -48,21 +48,175 @@ _KNOWN_TREES = 100
 _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
-class Descriptions:
-    """Describes calls; with *values* of static arguments, if a file may have them."""
+def _leaf(kind: str, of: Leaf) -> str:
+    """Return an array or number of *kind* as JSON."""
+    if of.placement == -1:
+        msg = (
+            "an argument is not in a device's default memory, or is sharded otherwise "
+            "than over all devices"
+        )
+        raise NotExportableError(msg)
+    if not all([type(size) is int for size in of.shape]):
+        msg = "an argument has a symbolic shape"
+        raise NotExportableError(msg)
+    found: dict[str, Any] = {"kind": kind, "dtype": str(of.dtype)}
+    found["shape"] = list(of.shape)
+    if of.weak:
+        found["weak"] = True
+    if type(of.placement) is str:
+        found["sharding"] = json.loads(of.placement)
+    elif of.placement is not None:
+        found["device"] = of.placement
+    return _text(found)
 
-    def __init__(self, jax: Any, *, values: bool) -> None:
+
+def _key(key: Any) -> str:
+    """Return a key of a dictionary as JSON."""
+    kind = type(key)
+    if kind is str and len(key) <= _LONGEST:
+        return _quoted(key)
+    if kind is int and len(str(key)) <= _LONGEST:
+        return str(key)
+    msg = "an argument is a dict with keys other than short strings or integers"
+    raise NotExportableError(msg)
+
+
+# Names recur from compile to compile.
+@functools.lru_cache(maxsize=1000)
+def _quoted(name: str) -> str:
+    return json.dumps(name)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+SITE = "signatures"
+
+_MOST_SIGNATURES = 256
+# Together; a signature takes some 80 bytes per leaf.
+_MOST_CHARACTERS = 8 << 20
+_FULL = "too many signatures were recorded"
+_NO_CALL = "they were compiled ahead of time, or under a transformation"
+# Flags of code that takes ``*args`` or ``**kwargs``.
+_VARIABLE = 0x04 | 0x08
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The signatures of one label: compiles and seconds, by signature in JSON."""
+
+    module: str = ""
+    qualname: str = ""
+    parameters: tuple[str, ...] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    omitted: Counter[str] = field(default_factory=Counter)
+
+
+class SignatureRecorder:
+    """Records the call of each compile, on the compiling threads."""
+
+    def __init__(self, context: Context) -> None:
         import numpy as np  # noqa: PLC0415 - as JAX
 
-        self._jax = jax
-        self._array, self._numpy, self._scalar = jax.Array, np.ndarray, np.generic
-        self._values = values
+        self._jax, self._guard = context.jax, context.guard
+        self._array, self._numpy, self._scalar = self._jax.Array, np.ndarray, np.generic
+        # Whether values of static arguments may be written to a file.
+        self._values = context.settings.event_values
         # Texts of leaves, by their class, which is none of the program's, and type.
         self._texts: dict[tuple[int, Leaf], str] = {}
         # Texts around the leaves of an argument, by its tree.
         self._outlines: dict[int, tuple[object, list[str]]] = {}
+        self._functions: dict[str, Recorded] = {}
+        self.characters = 0
+        # Reentrant: a signal handler may compile, too.
+        self._lock = RLock()
 
-    def of(self, call: JitCall) -> str:
+    def on_call(
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
+    ) -> Callable[[float], None] | None:
+        """Describe a *call* that compiles; return what records it afterwards."""
+        if SITE in self._guard.off:
+            return None
+        try:
+            record = self._of(function, jitted, options)
+            try:
+                text = self._described(call)
+            except NotExportableError as reason:
+                record.omitted[str(reason)] += 1
+                return None
+        except Exception:  # noqa: BLE001 - contained: the program compiles on
+            self._guard.failed(SITE)
+            return None
+        return functools.partial(self._note, record, text)
+
+    def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
+        record = self._functions.get(function.name)
+        if record is None:
+            fun: Any = jitted.fun
+            named = type(fun) is types.FunctionType
+            made = Recorded(
+                str(fun.__module__ or "") if named else "",
+                str(fun.__qualname__) if named else "",
+                parameters_of(fun),
+                {name: text[:300] for name, text, _ in options[1:]},
+            )
+            record = self._functions.setdefault(function.name, made)
+        return record
+
+    def _note(self, record: Recorded, text: str, seconds: float) -> None:
+        with self._lock:
+            found = record.signatures.get(text)
+            if found is None:
+                many = len(record.signatures) >= _MOST_SIGNATURES
+                if many or self.characters + len(text) > _MOST_CHARACTERS:
+                    record.omitted[_FULL] += 1
+                    return
+                self.characters += len(text)
+            count, total = found or (0, 0.0)
+            record.signatures[text] = count + 1, total + seconds
+
+    def explain(self) -> dict[str, int]:
+        """Return how many signatures were recorded, and how many could not be."""
+        records = list(self._functions.values())
+        return {
+            "recorded": sum(len(record.signatures) for record in records),
+            "omitted": sum(sum(record.omitted.copy().values()) for record in records),
+        }
+
+    def document(
+        self,
+        seen: Callable[[str, RecordedSignature], RecordedSignature],
+        built: Mapping[str, int],
+    ) -> Document:
+        """
+        Return everything recorded so far; *seen* adds to a signature of a function what
+        is known of its calls, and *built* has all programs, however they were compiled.
+        """
+        functions = []
+        records = {name: Recorded() for name in built} | self._functions
+        for name, record in sorted(records.items()):
+            signatures = []
+            for text, (count, seconds) in record.signatures.copy().items():
+                args, kwargs = json.loads(text)
+                found = RecordedSignature(tuple(args), kwargs, count, seconds)
+                signatures.append(seen(name, found))
+            where = name, record.module, record.qualname, record.parameters
+            omitted = dict(record.omitted.copy())
+            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
+            if (others := built.get(name, 0) - recorded) > 0:
+                omitted[_NO_CALL] = others
+            functions.append(
+                RecordedFunction(*where, record.options, tuple(signatures), omitted)
+            )
+        platform = self._jax.default_backend() if self._functions else ""
+        versions = {"jax": str(self._jax.__version__), "platform": str(platform)}
+        return Document(versions, _main(), tuple(functions))
+
+    # --- descriptions, on the compiling thread --------------------------------------
+
+    def _described(self, call: JitCall) -> str:
         """
         Return the list of positional arguments of *call* and the object of keyword
         arguments, as JSON: a list of both.
@@ -205,165 +359,6 @@ class Descriptions:
             return f'{{"class":{_quoted(path)},"namedtuple":['
         beside = self._static(static, f"an argument contains a {name}, part of which")
         return f'{{"class":{_quoted(path)},"static":{beside},"node":['
-
-
-def _leaf(kind: str, of: Leaf) -> str:
-    """Return an array or number of *kind* as JSON."""
-    if of.placement == -1:
-        msg = (
-            "an argument is not in a device's default memory, or is sharded otherwise "
-            "than over all devices"
-        )
-        raise NotExportableError(msg)
-    if not all([type(size) is int for size in of.shape]):
-        msg = "an argument has a symbolic shape"
-        raise NotExportableError(msg)
-    found: dict[str, Any] = {"kind": kind, "dtype": str(of.dtype)}
-    found["shape"] = list(of.shape)
-    if of.weak:
-        found["weak"] = True
-    if type(of.placement) is str:
-        found["sharding"] = json.loads(of.placement)
-    elif of.placement is not None:
-        found["device"] = of.placement
-    return _text(found)
-
-
-def _key(key: Any) -> str:
-    """Return a key of a dictionary as JSON."""
-    kind = type(key)
-    if kind is str and len(key) <= _LONGEST:
-        return _quoted(key)
-    if kind is int and len(str(key)) <= _LONGEST:
-        return str(key)
-    msg = "an argument is a dict with keys other than short strings or integers"
-    raise NotExportableError(msg)
-
-
-# Names recur from compile to compile.
-@functools.lru_cache(maxsize=1000)
-def _quoted(name: str) -> str:
-    return json.dumps(name)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-SITE = "signatures"
-
-_MOST_SIGNATURES = 256
-# Together; a signature takes some 80 bytes per leaf.
-_MOST_CHARACTERS = 8 << 20
-_FULL = "too many signatures were recorded"
-_NO_CALL = "they were compiled ahead of time, or under a transformation"
-# Flags of code that takes ``*args`` or ``**kwargs``.
-_VARIABLE = 0x04 | 0x08
-
-
-@dataclass(slots=True)
-class Recorded:
-    """The signatures of one label: compiles and seconds, by signature in JSON."""
-
-    module: str = ""
-    qualname: str = ""
-    parameters: tuple[str, ...] | None = None
-    options: dict[str, str] = field(default_factory=dict)
-    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    omitted: Counter[str] = field(default_factory=Counter)
-
-
-class SignatureRecorder:
-    """Records the call of each compile, on the compiling threads."""
-
-    def __init__(self, context: Context) -> None:
-        self._jax, self._guard = context.jax, context.guard
-        self._describe = Descriptions(self._jax, values=context.settings.event_values)
-        self._functions: dict[str, Recorded] = {}
-        self.characters = 0
-        # Reentrant: a signal handler may compile, too.
-        self._lock = RLock()
-
-    def on_call(
-        self, function: Function, jitted: Jitted, call: JitCall, options: Options
-    ) -> Callable[[float], None] | None:
-        """Describe a *call* that compiles; return what records it afterwards."""
-        if SITE in self._guard.off:
-            return None
-        try:
-            record = self._of(function, jitted, options)
-            try:
-                text = self._describe.of(call)
-            except NotExportableError as reason:
-                record.omitted[str(reason)] += 1
-                return None
-        except Exception:  # noqa: BLE001 - contained: the program compiles on
-            self._guard.failed(SITE)
-            return None
-        return functools.partial(self._note, record, text)
-
-    def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
-        record = self._functions.get(function.name)
-        if record is None:
-            fun: Any = jitted.fun
-            named = type(fun) is types.FunctionType
-            made = Recorded(
-                str(fun.__module__ or "") if named else "",
-                str(fun.__qualname__) if named else "",
-                parameters_of(fun),
-                {name: text[:300] for name, text, _ in options[1:]},
-            )
-            record = self._functions.setdefault(function.name, made)
-        return record
-
-    def _note(self, record: Recorded, text: str, seconds: float) -> None:
-        with self._lock:
-            found = record.signatures.get(text)
-            if found is None:
-                many = len(record.signatures) >= _MOST_SIGNATURES
-                if many or self.characters + len(text) > _MOST_CHARACTERS:
-                    record.omitted[_FULL] += 1
-                    return
-                self.characters += len(text)
-            count, total = found or (0, 0.0)
-            record.signatures[text] = count + 1, total + seconds
-
-    def explain(self) -> dict[str, int]:
-        """Return how many signatures were recorded, and how many could not be."""
-        records = list(self._functions.values())
-        return {
-            "recorded": sum(len(record.signatures) for record in records),
-            "omitted": sum(sum(record.omitted.copy().values()) for record in records),
-        }
-
-    def document(
-        self,
-        seen: Callable[[str, RecordedSignature], RecordedSignature],
-        built: Mapping[str, int],
-    ) -> Document:
-        """
-        Return everything recorded so far; *seen* adds to a signature of a function what
-        is known of its calls, and *built* has all programs, however they were compiled.
-        """
-        functions = []
-        records = {name: Recorded() for name in built} | self._functions
-        for name, record in sorted(records.items()):
-            signatures = []
-            for text, (count, seconds) in record.signatures.copy().items():
-                args, kwargs = json.loads(text)
-                found = RecordedSignature(tuple(args), kwargs, count, seconds)
-                signatures.append(seen(name, found))
-            where = name, record.module, record.qualname, record.parameters
-            omitted = dict(record.omitted.copy())
-            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
-            if (others := built.get(name, 0) - recorded) > 0:
-                omitted[_NO_CALL] = others
-            functions.append(
-                RecordedFunction(*where, record.options, tuple(signatures), omitted)
-            )
-        platform = self._jax.default_backend() if self._functions else ""
-        versions = {"jax": str(self._jax.__version__), "platform": str(platform)}
-        return Document(versions, _main(), tuple(functions))
 
 
 def parameters_of(fun: Any) -> tuple[str, ...] | None:
