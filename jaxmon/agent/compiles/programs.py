@@ -206,11 +206,13 @@ class Programs(Part):
     def refresh(self, *, asked: bool) -> None:
         """Read all programs now: a report of a short run has them, too."""
         del asked
-        self._wait_for_all(_ASKED_SECONDS)
+        self.finish(_ASKED_SECONDS)
 
     def finish(self, timeout: float) -> None:
-        """Wait until all programs have been read, at most *timeout* seconds."""
-        self._wait_for_all(timeout)
+        """Have all programs read, and wait for that at most *timeout* seconds."""
+        if self._unread:
+            self._worker.submit(self._read_all)
+        self._worker.drain(timeout)
 
     def stop(self) -> None:
         """Drop the queue."""
@@ -222,7 +224,7 @@ class Programs(Part):
         return Explanation(functions={"program": self._explained})
 
     def _explained(self) -> dict[str, facts.Program]:
-        self._wait_for_all(_ASKED_SECONDS)
+        self.finish(_ASKED_SECONDS)
         return self.snapshot()
 
     def snapshot(self) -> dict[str, facts.Program]:
@@ -396,12 +398,6 @@ class Programs(Part):
             self.loaded.note(executable, found)
         self._budget.spend(began)
         return figures
-
-    def _wait_for_all(self, seconds: float) -> None:
-        """Have all programs read, and wait for it at most so long."""
-        if self._unread:
-            self._worker.submit(self._read_all)
-        self._worker.drain(seconds)
 
     def _read_all(self) -> None:
         """Read what is left, and still loaded."""
