@@ -134,13 +134,13 @@ class Function:
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
         other_missed: other calls that left the fast path.
-        jaxpr: returns what JAX lowered last, `None` if that is gone.
+        lowered: returns what JAX lowered last, `None` if that is gone.
     """
 
     __slots__ = (
         *("_code", "compiles", "counted", "entered_missed", "errors", "hits_floor"),
         *("internal", "is_users", "name", "objects", "other_missed", "phases"),
-        *("jaxpr", "recompiles", "series", "traced"),
+        *("lowered", "recompiles", "series", "traced"),
     )
 
     def __init__(self, name: str, *, internal: bool) -> None:
@@ -159,7 +159,7 @@ class Function:
         self.phases: dict[str, Histogram] = {}
         self.hits_floor = (0, 0)
         self.series: dict[object, str] = {}
-        self.jaxpr: Callable[[], Any] = type(None)
+        self.lowered: Callable[[], Any] = type(None)
 
     def defined_by(self, fun: object) -> None:
         """Note that *fun* has this label: a microsecond or two."""

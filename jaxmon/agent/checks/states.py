@@ -232,7 +232,7 @@ class States:
             lost = history.explain()
             if lost is None:
                 continue
-            jaxpr = function.jaxpr()
+            jaxpr = function.lowered()
             where = lines.place_of_output(jaxpr, n, number) if jaxpr else ""
             found.setdefault(function, []).append(lost.replace(name=name, where=where))
         return found

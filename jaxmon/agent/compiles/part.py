@@ -207,7 +207,7 @@ class Compiles(Part):
             jaxpr = lowered_at(frame)
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
-                function.jaxpr = weakref.ref(jaxpr)
+                function.lowered = weakref.ref(jaxpr)
             for observe in self._observers.lowered:
                 observe(function, frame, jaxpr)
 

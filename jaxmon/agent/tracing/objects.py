@@ -32,6 +32,19 @@ from jaxmon.agent.inspection import (
 Node: TypeAlias = ast.FunctionDef | ast.Lambda
 Names: TypeAlias = "dict[str, TracedValue]"
 
+
+class TracedFunction(NamedTuple):
+    """
+    A function that JAX traces, with its *holder* if it is a method, number and names of
+    what a partial has *given*, and whether all others but static ones are *traced*.
+    """
+
+    function: Any
+    holder: Any = ABSENT
+    given: tuple[int, frozenset[str]] = (0, frozenset())
+    traced: bool = True
+
+
 FROZEN = "frozen"
 """A value of the host, such as the time, became a constant of the program."""
 

@@ -13,7 +13,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
@@ -24,14 +24,11 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.tracing.objects import Mistake, TracedFunction
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time
 from jaxmon.facts.events import TraceMistake, Tracing
 from jaxmon.host.sources import display_path
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.tracing.objects import Mistake
 
 
 _MOST_WRAPPERS = 16
@@ -45,18 +42,6 @@ _MAX_FUNCTIONS = 8
 _GATHER_SECONDS = 0.5
 # A request waits so long.
 _ASKED_SECONDS = 0.5
-
-
-class TracedFunction(NamedTuple):
-    """
-    A function that JAX traces, with its *holder* if it is a method, number and names of
-    what a partial has *given*, and whether all others but static ones are *traced*.
-    """
-
-    function: Any
-    holder: Any = ABSENT
-    given: tuple[int, frozenset[str]] = (0, frozenset())
-    traced: bool = True
 
 
 class _Unread(NamedTuple):

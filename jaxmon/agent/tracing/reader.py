@@ -26,11 +26,11 @@ from jaxmon.agent.tracing.objects import (
     Mistake,
     Names,
     Node,
+    TracedFunction,
     TracedValue,
     either,
     together,
 )
-from jaxmon.agent.tracing.part import TracedFunction
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.errors import JaxmonError
 from jaxmon.host.files import bounded
