@@ -148,14 +148,15 @@ class CauseFinder:
         """
         if function.internal or not self._guard.on(self._site):
             return None
-        transformed, operands = self._contained(
-            lambda: (
-                self._transformed_function(function, found),
-                self._signatures.operands(found.operands, found.avals),
-            ),
-            (None, ()),
+        transformed = self._contained(
+            lambda: self._transformed_function(function, found), None
         )
         if transformed is None:
+            return None
+        operands = self._contained(
+            lambda: self._signatures.operands(found.operands, found.avals), None
+        )
+        if operands is None:
             return None
         program = found.kind, found.structure
         history = transformed.history(program)
