@@ -40,6 +40,8 @@ _MAX_LINES = 1000
 _MAX_FUNCTIONS = 64
 _MAX_INSPECTED = 64
 
+_FUNCTION, _NOTHING = name_of(types.FunctionType), hash(())
+
 IDLE = 16
 """
 Functions from one line that exist but are not called again, such as a list of models;
@@ -206,6 +208,11 @@ def source_of(jitted: Jitted) -> str:
 
 def content_of(fun: object) -> Content:
     """Return what distinguishes *fun*, in tens of microseconds, without user code."""
+    if type(fun) is types.FunctionType and not (
+        fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__
+    ):  # as below, in a tenth of the time
+        code = _FUNCTION, (fun.__qualname__, hash(fun.__code__))
+        return Content(hash(code), _NOTHING, (), (weakref.ref(fun),))
     search = _Search()
     search.callable(fun)
     return Content(
