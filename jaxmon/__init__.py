@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jaxmon.agent import Agent as Agent
     from jaxmon.agent import instrument as instrument
     from jaxmon.agent import uninstrument as uninstrument
+    from jaxmon.agent.checks.determinism import GradientCheck as GradientCheck
     from jaxmon.agent.checks.determinism import check_determinism as check_determinism
-    from jaxmon.agent.checks.gradients import GradientCheck as GradientCheck
-    from jaxmon.agent.checks.gradients import check_gradients as check_gradients
+    from jaxmon.agent.checks.determinism import check_gradients as check_gradients
     from jaxmon.agent.checks.results import DeterminismCheck, Deviation
     from jaxmon.agent.tracking import log_to as log_to
     from jaxmon.agent.warmup import Warmed as Warmed
@@ -56,8 +56,8 @@ _HOMES = {
     "check_determinism": "jaxmon.agent.checks.determinism",
     "DeterminismCheck": "jaxmon.agent.checks.results",
     "Deviation": "jaxmon.agent.checks.results",
-    "GradientCheck": "jaxmon.agent.checks.gradients",
-    "check_gradients": "jaxmon.agent.checks.gradients",
+    "GradientCheck": "jaxmon.agent.checks.determinism",
+    "check_gradients": "jaxmon.agent.checks.determinism",
     "log_to": "jaxmon.agent.tracking",
     "Warmed": "jaxmon.agent.warmup",
     "ready": "jaxmon.agent.warmup",

@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import types
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import ref
 
@@ -134,12 +134,13 @@ class Function:
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
         other_missed: other calls that left the fast path.
+        lowered: returns what JAX lowered last, `None` if that is gone.
     """
 
     __slots__ = (
         *("_code", "compiles", "counted", "entered_missed", "errors", "hits_floor"),
         *("internal", "is_users", "name", "objects", "other_missed", "phases"),
-        *("recompiles", "series", "traced"),
+        *("lowered", "recompiles", "series", "traced"),
     )
 
     def __init__(self, name: str, *, internal: bool) -> None:
@@ -158,6 +159,7 @@ class Function:
         self.phases: dict[str, Histogram] = {}
         self.hits_floor = (0, 0)
         self.series: dict[object, str] = {}
+        self.lowered: Callable[[], Any] = type(None)
 
     def defined_by(self, fun: object) -> None:
         """Note that *fun* has this label: a microsecond or two."""

@@ -10,6 +10,7 @@ descriptors of `type` and of C. Thread-safe; about a microsecond each.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 import types
@@ -26,6 +27,7 @@ _NAMESPACE: Callable[[type], Mapping[str, Any]] = vars(type)["__dict__"].__get__
 _NAME = vars(type)["__qualname__"].__get__
 _MODULE = vars(type)["__module__"].__get__
 _HASH, _EQ = vars(object)["__hash__"], vars(object)["__eq__"]
+_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
 _FIELDS = 1000
 """Maximum number of attributes read from one object."""
 
@@ -119,6 +121,11 @@ def package_of(kind: type) -> str:
     if len(_packages) < _MAX_KNOWN:
         _packages[id(kind)] = kind, package
     return package
+
+
+def partial_parts(value: object) -> list[Any]:
+    """Return function, arguments and keywords of a partial, of whatever subclass."""
+    return [get(value) for get in _PARTIAL]
 
 
 def bases_of(kind: type) -> tuple[type, ...]:

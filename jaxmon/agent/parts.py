@@ -223,7 +223,7 @@ ROWS: tuple[PartRow, ...] = (
     ),
     PartRow(
         *("numerics", "checks.numerics:NumericsPart", ("watcher",)),
-        late=("promotion", "lowered", "sample", "returned"),
+        late=("promotion", "sample", "returned"),
     ),
     PartRow("keys", "checks.keys:KeyPart", ("watcher",), late=("lowered", "sample")),
     PartRow("identity", "devices.part:DeviceIdentity", late=(), scraped=True),

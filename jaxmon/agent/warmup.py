@@ -95,12 +95,12 @@ def warmup(
                 failed.append((function.name, reason))
                 log.warning("warm-up of %s failed: %s", function.name, reason)
             if part is not None:
-                part.end(failed=bool(reason))
+                part.advance(failed=bool(reason))
             if progress is not None:
                 progress(done, total)
     finally:
         if part is not None:
-            part.readiness.end()
+            part.end()
     return Warmed(total - len(failed), tuple(failed), missing)
 
 
@@ -114,7 +114,7 @@ def ready() -> None:
     repeatedly, from any thread; without an agent, it does nothing.
     """
     if (part := _part()) is not None:
-        part.readiness.announce(lambda: import_module("jax").process_count())
+        part.announce(lambda: import_module("jax").process_count())
 
 
 def _part() -> WarmStarts | None:

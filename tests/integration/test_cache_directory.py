@@ -64,17 +64,19 @@ def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
     assert (written, books.snapshot["writes"]) == (3, 0)
 
 
-def test_a_full_file_system_is_named(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for it: writing fails half-way."""
-    limit = (
-        "import resource, signal, sys",
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
-        "sys.dont_write_bytecode = True",  # Python would keep half of it
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))",
-    )
-    lift = "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)"
+# A limit on the size of files stands in for a full file system: writing fails half-way.
+FULL = (
+    "import resource, signal, sys",
+    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
+    "sys.dont_write_bytecode = True",  # Python would keep half of it
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))",
+)
+ROOM = "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)"
 
-    books = run(tmp_path, *limit, *TWO_PROGRAMS, lift)
+
+def test_a_full_file_system_is_named(tmp_path: Path) -> None:
+    """What could not be written is an error, and no write."""
+    books = run(tmp_path, *FULL, *TWO_PROGRAMS, ROOM)
 
     assert books.obstacles() == ["unusable_directory"]
     assert "full" in books.message("unusable_directory")
@@ -84,17 +86,7 @@ def test_a_full_file_system_is_named(tmp_path: Path) -> None:
 
 def test_a_directory_that_can_be_written_again_is_no_obstacle(tmp_path: Path) -> None:
     """One success shows that the trouble is over."""
-    limit = (
-        "import resource, signal, sys",
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
-        "sys.dont_write_bytecode = True",  # Python would keep half of it
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))",
-        "cached(ones(3))",
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)",
-        "cached(ones(4))",
-    )
-
-    books = run(tmp_path, *limit)
+    books = run(tmp_path, *FULL, "cached(ones(3))", ROOM, "cached(ones(4))")
 
     assert books.snapshot["errors"] == {"read": 0, "write": 1}
     assert books.snapshot["writes"] == 1

@@ -35,8 +35,8 @@ pytestmark = pytest.mark.ground_truth
 
 
 def test_a_cache_that_is_switched_off_is_named(tmp_path: Path) -> None:
-    """``jax_enable_compilation_cache`` off, or room for nothing."""
-    off = run(tmp_path, config={"jax_enable_compilation_cache": False})
+    """``jax_enable_compilation_cache`` is off."""
+    off = run(tmp_path, config=OFF)
 
     assert (off.hits, off.stored, entries(tmp_path)) == (0, 0, [])
     assert off.obstacles() == ["disabled"]
@@ -44,12 +44,76 @@ def test_a_cache_that_is_switched_off_is_named(tmp_path: Path) -> None:
     assert off.snapshot["requests"] == {"hit": 0, "miss": 0}
 
 
-def test_room_for_nothing_is_named(tmp_path: Path) -> None:
-    """``jax_compilation_cache_max_size`` of 0 switches the cache off as well."""
-    books = run(tmp_path, config={"jax_compilation_cache_max_size": 0})
+SLOW = {"jax_persistent_cache_min_compile_time_secs": 1000}
+OFF = {"jax_enable_compilation_cache": False}
+ON = "jax.config.update('jax_enable_compilation_cache', True)"
+# Settings, what runs, the reason named, and words of its message.
+EMPTY: dict[str, tuple[dict[str, Any], list[str], list[str], tuple[str, ...]]] = {
+    "room for nothing": (
+        *({"jax_compilation_cache_max_size": 0}, [], ["disabled"]),
+        (),
+    ),
+    "below the threshold": (
+        *(SLOW, ["compile_for(1.5)"], ["below_threshold"]),
+        ("less than 1000 s", "__main__.deep"),
+    ),
+    "a few quick programs": (SLOW, ["cached(ones(3))"], [], ()),
+    "below the size": (
+        *({"jax_persistent_cache_min_entry_size_bytes": 10**9}, []),
+        *(["below_threshold"], ("1,000,000,000 bytes",)),
+    ),
+    "on too late": (
+        *(OFF, ["cached(ones(3))", ON, "cached(ones(4))"], ["not_in_use"]),
+        (),
+    ),
+}
 
-    assert entries(tmp_path) == []
-    assert books.obstacles() == ["disabled"]
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_what_keeps_the_cache_empty_is_named(name: str, tmp_path: Path) -> None:
+    """If it costs something: every program compiles small things that are not kept."""
+    config, code, reasons, words = EMPTY[name]
+    books = run(tmp_path, *code, config=config)
+
+    assert (entries(tmp_path), books.snapshot["writes"]) == ([], 0)
+    assert books.obstacles() == reasons
+    assert all(word in books.message(reasons[0]) for word in words)
+
+
+@pytest.mark.parametrize("code", ["cached(ones(5))", "other(ones(3))"])
+def test_a_changed_program_at_the_same_path_is_no_obstacle(code, tmp_path):
+    """
+    A deployment that changes every program misses every time, and rightly so; misses
+    in a cold cache may be the first ones.
+    """
+    run(tmp_path, "cached(ones(3))")
+
+    books = run(tmp_path, code)
+
+    assert (books.hits, books.stored, len(entries(tmp_path))) == (0, 1, 2)
+    assert books.obstacles() == []
+
+
+@pytest.mark.parametrize(
+    ("filelock", "size", "reason"),
+    [("raise ImportError", 10**9, "not_in_use"), (FILELOCK, 100, "too_large")],
+)
+def test_eviction_needs_its_package_and_room(filelock, size, reason, tmp_path):
+    """
+    Without the package, JAX uses no cache at all; what is larger than the whole cache
+    may be is compiled each time.
+    """
+    packages = tmp_path / "path"
+    packages.mkdir()
+    (packages / "filelock.py").write_text(filelock)
+    config = {"jax_compilation_cache_max_size": size}
+    given = options(tmp_path / "cache", "cached(ones(3))", config=config)
+
+    books = books_of(given, packages)
+
+    assert (entries(tmp_path / "cache"), books.snapshot["writes"]) == ([], 0)
+    assert books.obstacles() == [reason]
+    assert "filelock" in books.message(reason) or reason == "too_large"
 
 
 def test_a_missing_directory_setting_is_named() -> None:
@@ -96,46 +160,6 @@ def test_a_flag_that_varies_is_named(tmp_path: Path) -> None:
     assert setting.partition("=")[0] in books.message("varying_flags")
 
 
-def test_programs_below_the_threshold_are_named(tmp_path: Path) -> None:
-    """Programs that each compile too fast to be kept, and together cost a second."""
-    books = run(
-        tmp_path,
-        "compile_for(1.5)",
-        config={"jax_persistent_cache_min_compile_time_secs": 1000},
-    )
-
-    assert entries(tmp_path) == []
-    assert books.obstacles() == ["below_threshold"]
-    assert "less than 1000 s" in books.message("below_threshold")
-    assert "__main__.deep" in books.message("below_threshold")
-
-
-def test_a_few_quick_programs_below_the_threshold_are_not_worth_a_word(
-    tmp_path: Path,
-) -> None:
-    """Every program compiles small things that JAX rightly does not keep."""
-    books = run(
-        tmp_path,
-        "cached(ones(3))",
-        config={"jax_persistent_cache_min_compile_time_secs": 1000},
-    )
-
-    assert entries(tmp_path) == []
-    assert books.obstacles() == []
-
-
-def test_programs_below_the_size_are_named(tmp_path: Path) -> None:
-    """The other threshold: entries that are too small."""
-    books = run(
-        tmp_path,
-        config={"jax_persistent_cache_min_entry_size_bytes": 10**9},
-    )
-
-    assert (entries(tmp_path), books.snapshot["writes"]) == ([], 0)
-    assert books.obstacles() == ["below_threshold"]
-    assert "1,000,000,000 bytes" in books.message("below_threshold")
-
-
 @pytest.mark.parametrize("config", [{}, PORTABLE], ids=["default", "portable"])
 def test_a_directory_that_moved_is_named_where_it_matters(
     tmp_path: Path, config: dict[str, Any]
@@ -156,26 +180,6 @@ def test_a_directory_that_moved_is_named_where_it_matters(
     if matters:
         assert "jit_cached" in books.message("path_in_key")
         assert f"created under {tmp_path / 'one'}" in books.message("path_in_key")
-
-
-def test_a_changed_program_at_the_same_path_is_no_obstacle(tmp_path: Path) -> None:
-    """A deployment that changes every program misses every time, and rightly so."""
-    run(tmp_path, "cached(ones(3))")
-
-    books = run(tmp_path, "cached(ones(5))")
-
-    assert (books.hits, books.stored, len(entries(tmp_path))) == (0, 1, 2)
-    assert books.obstacles() == []
-
-
-def test_a_changed_program_in_a_cold_cache_names_nothing(tmp_path: Path) -> None:
-    """Misses alone are no reason to suspect the path: they may be the first ones."""
-    run(tmp_path, "cached(ones(3))")
-
-    books = run(tmp_path, "other(ones(3))")
-
-    assert (books.hits, books.stored) == (0, 1)
-    assert books.obstacles() == []
 
 
 def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
@@ -242,17 +246,6 @@ def test_a_directory_set_too_late_is_named(tmp_path: Path) -> None:
     assert f"started with {tmp_path / 'a'}" in books.message("not_in_use")
 
 
-def test_a_cache_switched_on_too_late_is_named(tmp_path: Path) -> None:
-    """JAX decides at the first compile whether there is a cache."""
-    off = {"jax_enable_compilation_cache": False}
-    on = "jax.config.update('jax_enable_compilation_cache', True)"
-
-    books = run(tmp_path, "cached(ones(3))", on, "cached(ones(4))", config=off)
-
-    assert entries(tmp_path) == []
-    assert books.obstacles() == ["not_in_use"]
-
-
 def test_a_first_directory_after_the_first_compile_is_named_or_used(
     tmp_path: Path,
 ) -> None:
@@ -279,21 +272,6 @@ def test_checking_contents_is_named(tmp_path: Path) -> None:
         assert books.obstacles() == []
     else:
         assert books.obstacles() == ["check_contents"]
-
-
-def test_eviction_without_its_package_is_named(tmp_path: Path) -> None:
-    """JAX then uses no cache at all, and warns once."""
-    missing = tmp_path / "path"
-    missing.mkdir()
-    (missing / "filelock.py").write_text("raise ImportError")
-    size = {"jax_compilation_cache_max_size": 10**9}
-    given = options(tmp_path / "cache", config=size)
-
-    books = books_of(given, missing)
-
-    assert entries(tmp_path / "cache") == []
-    assert books.obstacles() == ["not_in_use"]
-    assert "filelock" in books.message("not_in_use")
 
 
 REMOTE = """
@@ -340,18 +318,3 @@ def test_a_remote_directory_without_its_package_is_named(
         f"JAX does not use {scheme}://bucket/programs: {package} is not installed."
     )
     assert one["advice"] == f"Install {package} where the program runs."
-
-
-def test_an_entry_larger_than_the_cache_is_named(tmp_path: Path) -> None:
-    """Such a program is compiled each time, however much room there is."""
-    packages = tmp_path / "path"
-    packages.mkdir()
-    (packages / "filelock.py").write_text(FILELOCK)
-    size = {"jax_compilation_cache_max_size": 100}
-    given = options(tmp_path / "cache", "cached(ones(3))", config=size)
-
-    books = books_of(given, packages)
-
-    assert entries(tmp_path / "cache") == []
-    assert books.obstacles() == ["too_large"]
-    assert books.snapshot["writes"] == 0

@@ -290,20 +290,6 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(agent, without):
     assert not hears(agent)
 
 
-def test_a_jax_that_reports_nothing_changes_no_outcome(agent, monkeypatch):
-    """If event recording is replaced, our listeners exist, and receive nothing."""
-    x = np.ones(2, np.float32)
-    dispatch: Any = jax._src.dispatch
-    monkeypatch.setattr(dispatch, "record_event_duration_secs", lambda *_, **__: None)
-    fresh()(x)
-    fresh()(x)
-    fail(fresh().lower(x))
-    fresh()(x)
-
-    assert outcomes(agent) == {"compiled": 3, "failed": 1}
-    assert not hears(agent)
-
-
 def test_a_program_from_the_persistent_cache_is_one_unheard(agent, tmp_path):
     """A hit stays a hit, and a miss a miss, whenever the listeners are cleared."""
 
@@ -364,21 +350,3 @@ def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
         monitoring: Any = jax._src.monitoring
         assert len(monitoring.get_event_listeners()) == 1
         assert len(monitoring.get_event_duration_listeners()) == 1
-
-
-def test_a_page_that_meets_a_report_has_all_hooks(agent: Agent) -> None:
-    """A page may find a compile finished just as the report of it is taken."""
-    compiles = inside.compiles(agent)
-
-    class Meanwhile(dict[int, Any]):
-        def pop(self, key: int, default: Any = None) -> Any:
-            found = super().pop(key, default)
-            if found is not None:
-                compiles._settle_unreported(found)
-            return found
-
-    compiles._unsettled = Meanwhile()
-    jax.jit(lambda x: x + 1)(np.ones(2, np.float32))
-
-    assert value(agent, COMPILES, outcome="compiled") == 1
-    assert value(agent, "jaxmon_hook_active", hook="monitoring") == 1

@@ -16,6 +16,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.transforms import drawn_from
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside
 from tests.helpers.processes import some, until
 
@@ -104,6 +105,11 @@ def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -
     assert found[-1] == expected
 
 
+def findings(agent: Agent) -> list[Finding]:
+    every = find(read(inside.overview(agent), {}))
+    return [finding for finding in every if finding.topic == "same_key"]
+
+
 def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
     """Also one that is made anew from the same seed; one that is split is not."""
     key = random.key(1)
@@ -116,17 +122,13 @@ def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
     def split(key: Any) -> Any:
         return random.normal(key, (4,)) * 2
 
-    def told() -> set[str]:
+    def told() -> list[str]:
         nonlocal key
         for _ in range(100):
             key, part = random.split(key)
             same(random.key(0)).block_until_ready()
             split(part).block_until_ready()
-        return {
-            one.subject
-            for one in find(read(inside.overview(agent), {}))
-            if one.topic == "same_key"
-        }
+        return [one.subject for one in findings(agent)]
 
     until(told, "a finding", seconds=60)
     (name,) = told()
@@ -147,17 +149,13 @@ def test_a_line_that_draws_from_one_key_outside_of_jit_is_found(agent: Agent) ->
 
     traced(random.key(0))
 
-    def found() -> set[str]:
+    def found() -> list[str]:
         nonlocal key
         for _ in range(20):
             key, part = random.split(key)
             random.uniform(part, (4,))
             noise(random.key(0))
-        return {
-            finding.where
-            for finding in find(read(inside.overview(agent), {}))
-            if finding.topic == "same_key"
-        }
+        return [finding.where for finding in findings(agent)]
 
     until(found, "a finding", seconds=60)
     line = noise.__code__.co_firstlineno + 1

@@ -191,28 +191,6 @@ def test_asking_jax_directly_makes_no_program_more(program: Any) -> None:
     assert found["jaxmon_programs_total"] == 1
 
 
-def test_flops_of_a_product_are_two_per_multiplication() -> None:
-    """A figure that can be worked out by hand; and a loop's body counts once."""
-    import jax
-
-    with instrumented() as agent:
-        jax.jit(matmul)(ones(40, 30), ones(30, 20))
-        jax.jit(repeated)(ones(8, 8))
-        until(lambda: len(flops(agent)) == 2, "both programs")
-
-        assert flops(agent)["matmul"] == 2 * 40 * 30 * 20
-        once = 2 * 8 * 8 * 8
-        assert once <= flops(agent)["repeated"] < 2 * once
-
-
-def flops(agent: Any) -> dict[str, float]:
-    found = {}
-    for name, number in samples(agent).items():
-        if name.startswith("jaxmon_program_flops") and __name__ in name:
-            found[name.split('"')[1].rpartition(".")[2]] = number
-    return found
-
-
 def test_different_programs_are_counted_once_each() -> None:
     """New shapes are new programs; compiling one again is not."""
     import jax

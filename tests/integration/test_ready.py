@@ -37,6 +37,10 @@ PROGRAM = """
     def call(size):
         return predict(np.ones((size, 4), np.float32))
 
+    def exported():
+        page = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
+        return json.loads(page(None).body)
+
     def counted():
         values = [(name, value) for family in agent.collect()
                   for name, value in family.samples
@@ -123,8 +127,7 @@ def test_a_warm_up_is_over_with_the_first_request():
     found = run(
         """
         call(4)
-        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
-        document = json.loads(exported(None).body)
+        document = exported()
         jax.clear_caches()
         jaxmon.warmup(predict, document)
         rerank(np.ones(2))
@@ -210,8 +213,7 @@ TRAFFIC = """
     for size in (4, 8, 12, 16, 32, 64):
         call(size)
     rerank(np.ones(3)), rerank(np.ones(5))
-    exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
-    document = json.loads(exported(None).body)
+    document = exported()
     jax.clear_caches()
     warmed = jaxmon.warmup([predict, rerank], document, uses={uses})
     call(64)  # of the program itself, before it is ready
@@ -222,7 +224,7 @@ TRAFFIC = """
         size = chosen.choices((4, 12, 16, 17, 30), (90, 80, 20, 5, 5))[0]
         sent[size] = sent.get(size, 0) + 1
         call(size)
-    functions = json.loads(exported(None).body)["functions"]
+    functions = exported()["functions"]
     report(
         sent=sent, late=len(built) - mark, ready=inside.overview(agent)["ready"],
         file=[[function["qualname"], signature["args"][0]["shape"], signature["used"]]
@@ -277,8 +279,7 @@ def test_noticing_uses_compiles_nothing_and_costs_one_lookup_each():
         """
         for size in (4, 8):
             call(size)
-        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
-        document = json.loads(exported(None).body)
+        document = exported()
         jaxmon.warmup(predict, document, uses=True)
         jaxmon.ready()
         function = inside.table(agent).named("__main__.predict")
@@ -299,8 +300,7 @@ def test_a_canary_that_failed_can_be_warmed_up_and_goes_on():
         """
         import threading
         call(4)
-        exported = inside.part(agent, WarmStarts).pages()["/debug/signatures"]
-        document = json.loads(exported(None).body)
+        document = exported()
         (signature,) = document["functions"][0]["signatures"]
         signature["args"][0]["shape"] = [5, 4]
         jaxmon.ready()

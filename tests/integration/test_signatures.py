@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import threading
 import weakref
 from typing import Any
 
@@ -98,23 +97,6 @@ def test_a_signature_that_fails_costs_the_words_only(agent, monkeypatch):
         ["unknown"],
         {"causes": 2},
     )
-
-
-def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> None:
-    """Calls of one function on many threads do not disturb each other."""
-    f = jax.jit(lambda x: x + 1)
-    f(np.ones(1, np.float32))
-
-    def work(number: int) -> None:
-        f(np.ones(number + 2, np.float32))
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert causes(agent) == ["shape"] * 8
 
 
 @pytest.mark.parametrize("static", [None, len, Config(), Config])

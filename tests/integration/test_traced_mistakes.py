@@ -164,31 +164,6 @@ def test_functions_under_transformations_are_read(agent: Agent) -> None:
     assert finding.where == line_of(stochastic, "random.random")
 
 
-def test_healthy_programs_have_no_findings(agent: Agent) -> None:
-    """Local lists, jax.random, callbacks and messages about shapes are no mistake."""
-
-    def report(x: Any) -> None:
-        losses.append(x)
-
-    def step(key: Any, x: Any) -> Any:
-        print("step for", x.shape)  # noqa: T201 - what this is about
-        key, used = jax.random.split(key)
-        layers = []
-        for _ in range(3):
-            x = jnp.tanh(x + jax.random.normal(used, x.shape))
-            layers.append(x)
-        jax.debug.callback(report, x.sum())
-        return key, x.at[0].set(0.0), jnp.stack(layers)
-
-    key, x = jax.random.PRNGKey(0), jnp.ones(3)
-    jitted = jax.jit(step)
-    for _ in range(3):
-        key, x, _ = jitted(key, x)
-    jax.effects_barrier()
-
-    assert found(agent) == []
-
-
 def test_nothing_of_the_program_is_kept(agent: Agent) -> None:
     """What was read is freed when the program drops it."""
 

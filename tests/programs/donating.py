@@ -17,9 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
-from jaxmon.agent.checks import replays
-from jaxmon.agent.checks import replays as room
-from jaxmon.agent.checks.replays import KeptOutputs
+from jaxmon.agent.checks import shadow
+from jaxmon.agent.checks.shadow import KeptOutputs
 from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink.arrays import copied_on_devices
 from jaxmon.agent.sampling import part as sampling_part
@@ -197,7 +196,7 @@ def missed(run: Run) -> dict[str, Any]:
     run.go(1)
     kept = len(jax.live_arrays()) - arrays
     run.shadow.expire()
-    run.shadow._replays._kept[0].since -= 61
+    run.shadow._kept[0].since -= 61
     run.shadow.expire()
     left = len(jax.live_arrays()) - arrays
     late = run.snapshot()["not_repeated"], kept - left
@@ -226,12 +225,12 @@ def faults() -> dict[str, Any]:
         copied.append(1)
         return KeptOutputs(*args)
 
-    known_room = room.has_room
+    known_room = shadow.has_room
 
     def has_room(needed: Any) -> bool:
         return known_room(Counter({Full(d): n for d, n in needed.items()}))
 
-    with replaced(replays, KeptOutputs=keep), replaced(room, has_room=has_room):
+    with replaced(shadow, KeptOutputs=keep, has_room=has_room):
         run.sample()
     found["full"] = run.snapshot(), len(copied)
 
@@ -244,7 +243,7 @@ def faults() -> dict[str, Any]:
         flip(next(one for one in made if one.shape == (16, 4)), 2)
         return made
 
-    with replaced(replays, copied_on_devices=flipping):
+    with replaced(shadow, copied_on_devices=flipping):
         run.sample()
     found["transient"] = run.snapshot()
     found["event"] = inside.events(agent).since(kind="determinism")[-1].message

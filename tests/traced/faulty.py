@@ -8,54 +8,29 @@ FAULTY = {
         def step(x):
             return x + time.time()  # frozen
         """,
-    "elapsed": """
+    "values of the host": """
         def step(x):
+            import time as clock
+            from random import uniform
             begin = time.perf_counter()  # frozen
-            y = jnp.dot(x, x)
-            print("took", time.perf_counter() - begin)  # frozen
-            return y
-        """,
-    "date": """
-        def step(x):
-            return x * datetime.datetime.now().hour + dt.now().minute  # frozen
-        """,
-    "numpy": """
-        def step(x):
+            print("took", clock.perf_counter() - begin)  # frozen
+            x = x * datetime.datetime.now().hour + dt.now().minute  # frozen
+            x = x + clock.time() + uniform(0, 1)  # frozen
             noise = np.random.normal(size=x.shape)  # frozen
-            return x + noise
-        """,
-    "noise through jnp": """
-        def step(x):
-            noise = jnp.asarray(np.random.rand(*x.shape), x.dtype)  # frozen
-            return x + 0.1 * noise
-        """,
-    "generator": """
-        def step(x):
-            return x * rng.uniform() + draws.random()  # frozen
-        """,
-    "own generator": """
-        def step(x):
+            x = x + 0.1 * jnp.asarray(noise, x.dtype)
+            x = x * rng.uniform() + draws.random()  # frozen
             mine = default_rng()  # frozen
+            x = jax.tree.map(lambda one: one + random.random(), x)  # frozen
             return x + mine.normal(size=3)
         """,
-    "key": """
+    "choices of the host": """
         def step(x):
             key = jax.random.PRNGKey(random.randint(0, 1 << 30))  # frozen
-            return x + jax.random.normal(key, x.shape)
-        """,
-    "seed of the time": """
-        def step(x):
+            x = x + jax.random.normal(key, x.shape)
             seed = int(time.time() * 1000) % 1000  # frozen
-            return x + jax.random.normal(jax.random.key(seed), x.shape)
-        """,
-    "branch": """
-        def step(x):
+            x = x + jax.random.normal(jax.random.key(seed), x.shape)
             if random.random() < 0.5:  # frozen
                 x = jnp.flip(x)
-            return x
-        """,
-    "index": """
-        def step(x):
             order = np.random.permutation(len(x))  # frozen
             return x[order]
         """,
@@ -90,10 +65,6 @@ FAULTY = {
                 return carry + one, one
             return lax.scan(body, 0.0, x)
         """,
-    "lambda": """
-        def step(x):
-            return jax.tree.map(lambda one: one + random.random(), x)  # frozen
-        """,
     "checkpoint": """
         def step(x):
             @jax.checkpoint
@@ -102,19 +73,17 @@ FAULTY = {
                 return tanh(y)
             return block(x)
         """,
-    "print": """
+    "messages": """
         def step(x):
             loss = jnp.mean(x)
             print(f"loss: {loss}")  # printed
             logging.warning("loss %s", loss)  # printed
             print("first", x[0], sep=":")  # printed
-            return loss
-        """,
-    "file": """
-        def step(x):
             with open("/tmp/log", "a") as file:
                 file.write(f"{x.sum()}")  # printed
-            return x
+            if VERBOSE:
+                print(x)  # printed
+            return loss
         """,
     "containers": """
         def step(x):
@@ -164,21 +133,12 @@ FAULTY = {
             return step
         step = make()
         """,
-    "submodules": """
+    "globals": """
         def step(x):
+            global count, state
             losses.append(jnp.linalg.norm(x))  # leaked
-            return x
-        """,
-    "global": """
-        def step(x):
-            global count
-            count = x.sum()  # leaked
-            return x
-        """,
-    "sum in a global": """
-        def step(x):
-            global count
             count += x.sum()  # leaked
+            state = x.sum()  # leaked
             return x
         """,
     "closure": """
@@ -218,41 +178,20 @@ FAULTY = {
             print(noise.add(x, "x"))  # printed
             return Noise.add(x, "y")
         """,
-    "update": """
-        def step(x):
-            x.at[0].set(1.0)  # dropped
+    "results": """
+        import optax
+        def clear(x):
+            x.at[0].set(0)  # dropped
+        def step(x, state, key):
+            clear(x)
             x.at[:, 1].add(2.0, mode="drop")  # dropped
             if x.ndim > 1:
                 x.at[0].multiply(0)  # dropped
-            return x
-        """,
-    "results": """
-        import optax
-        def step(x, state, key):
             jnp.clip(x, 0, 1)  # dropped
             optax.apply_updates(x, x)  # dropped
             state.apply_gradients(grads=x)  # dropped
             jax.random.split(key)  # dropped
             x.astype(jnp.float32)  # dropped
             return x * 2
-        """,
-    "update in a helper": """
-        def clear(x):
-            x.at[0].set(0)  # dropped
-        def step(x):
-            clear(x)
-            return x
-        """,
-    "a setting that is on": """
-        def step(x):
-            if VERBOSE:
-                print(x)  # printed
-            return x
-        """,
-    "an imported module": """
-        def step(x):
-            import time as clock
-            from random import uniform
-            return x * clock.time() + uniform(0, 1)  # frozen
         """,
 }

@@ -49,30 +49,21 @@ HEALTHY = {
                 return {name: y * total}
         step = Layers().step
         """,
-    "messages about tracing": """
+    "messages about tracing and shapes": """
         def step(x):
             print("tracing step for", x)
             log.info("compiling for %s", x)
             begin = time.time()
             y = jnp.dot(x, x)
             log.debug("traced in %.1f s", time.time() - begin)
-            return y
-        """,
-    "messages about shapes": """
-        def step(x):
             print(x.shape, x.dtype, len(x), type(x))
             log.info(f"step {x.shape=} {x.ndim}")
-            print("step")
-            return x
-        """,
-    "counters of traces": """
-        def step(x):
-            global count
-            count += 1
-            losses.append(1)
-            seen[x.shape] = count
-            state.loss = x.shape
-            return x
+            for name, value in seen.items():
+                print(name)
+            assert x.ndim == 1, f"{x} is no vector"
+            if x.shape[0] == 0:
+                raise ValueError(f"{x} is empty")
+            return y
         """,
     "callbacks": """
         def host(x):
@@ -104,15 +95,6 @@ HEALTHY = {
             box.x = x
             return jnp.stack(kept)
         """,
-    "local state of a closure": """
-        def step(x):
-            total = 0
-            def add(y):
-                nonlocal total
-                total = total + y
-            add(x)
-            return total
-        """,
     "restored": """
         def step(x):
             before = state.loss
@@ -122,29 +104,6 @@ HEALTHY = {
             recent.pop()
             state.loss = before
             return y
-        """,
-    "a setting that is off": """
-        def step(x):
-            if DEBUG:
-                print(x)
-                losses.append(x)
-            if not VERBOSE or x.ndim > 7:
-                x = x + np.random.normal()
-            return x
-        """,
-    "after a return": """
-        def step(x):
-            if x.ndim:
-                return x
-            print(x)
-            return x + time.time()
-        """,
-    "seeded": """
-        def step(x):
-            fixed = np.random.default_rng(0).normal(size=3)
-            more = np.random.RandomState(1).rand(3)
-            np.random.seed(0)
-            return x + fixed + more
         """,
     "updates that are used": """
         def step(x):
@@ -186,21 +145,6 @@ HEALTHY = {
             state.sizes = [1, x.ndim]
             return y
         """,
-    "names of leaves": """
-        def step(params):
-            for name, value in params.items():
-                print(name)
-            for name in params:
-                log.info(name)
-            return params
-        """,
-    "checks": """
-        def step(x):
-            assert x.ndim == 1, f"{x} is no vector"
-            if x.shape[0] == 0:
-                raise ValueError(f"{x} is empty")
-            return x
-        """,
     "the same names for other things": """
         class time:
             time = staticmethod(lambda: 3.0)
@@ -212,13 +156,6 @@ HEALTHY = {
             print(x)
             return x + time.time() + rng.random()
         """,
-    "helpers that are not called": """
-        def report(x):
-            print(x, time.time())
-        def step(x):
-            other = report
-            return x
-        """,
     "concrete": """
         def step(x):
             with jax.ensure_compile_time_eval():
@@ -227,21 +164,48 @@ HEALTHY = {
                 print(table)
             return x * table
         """,
-    "a generator of names": """
-        ids = iter(range(10))
+    "what does not run": """
+        def report(x):
+            print(x, time.time())
         def step(x):
+            other = report
+            fixed = np.random.default_rng(0).normal(size=3)
+            more = np.random.RandomState(1).rand(3)
+            np.random.seed(0)
+            if DEBUG:
+                print(x)
+                losses.append(x)
+            if not VERBOSE or x.ndim > 7:
+                x = x + np.random.normal()
+            if x.ndim:
+                return x + fixed + more
+            print(x)
+            return x + time.time()
+        """,
+    "what is local or a name": """
+        ids = iter(range(10))
+        def step(params, x):
+            global count
+            count += 1
+            losses.append(1)
+            seen[x.shape] = count
+            state.loss = x.shape
+            total = 0
+            def add(y):
+                nonlocal total
+                total = total + y
+            add(x)
+            for name in params:
+                log.info(name)
             name = f"layer{next(ids)}-{uuid.uuid4()}"
             with jax.named_scope(name):
-                return x * 2
+                return total * 2
         """,
     "callbacks within control flow": """
         def tell(x): log.info("%s", x)
         def step(x, i):
-            lax.cond(
-                i % 100 == 0,
-                lambda: jax.debug.print("step {}", i),
-                lambda: None,
-            )
+            show = lambda: jax.debug.print("step {}", i)
+            lax.cond(i % 100 == 0, show, lambda: None)
             lax.fori_loop(0, 3, lambda n, _: jax.debug.callback(tell, n), None)
             jax.lax.map(lambda row: jax.debug.print("{}", row), x)
             return x * 2

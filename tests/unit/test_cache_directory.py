@@ -3,13 +3,12 @@ A directory is looked at within bounds, and what is wrong with it is said in wor
 """
 
 import os
+import zlib
 from itertools import count
 from pathlib import Path
 
-import pytest
-
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.directory import DirectoryScan, is_local, scan
+from jaxmon.agent.cache.directory import DirectoryScan, creation_directory, scan
 
 
 def filled(directory: Path) -> Path:
@@ -95,10 +94,23 @@ def test_who_only_reads_needs_no_permission_to_write(tmp_path, monkeypatch):
     assert problem == "this process cannot write to it"
 
 
-@pytest.mark.parametrize(
-    ("path", "local"),
-    [("/var/cache/jax", True), ("cache", True), ("gs://bucket/jax", False)],
-)
-def test_addresses_are_not_local(path: str, *, local: bool) -> None:
-    """Buckets are not listed: that may cost money, and minutes."""
-    assert is_local(path) == local
+OPTIONS = b"\xb2\x136/mnt/cache/xla_gpu_per_fusion_autotune_cache_dir\xb8\x13"
+
+
+def entry(directory: Path, content: bytes) -> Path:
+    path = directory / "jit_f-0-cache"
+    path.write_bytes(zlib.compress(content))
+    return path
+
+
+def test_an_entry_has_the_path_under_which_it_was_created(tmp_path, monkeypatch):
+    """Not one that is corrupt, gone, or too large to take into memory."""
+    file = entry(tmp_path, OPTIONS)
+    assert creation_directory(file, zlib.decompress) == "/mnt/cache"
+    monkeypatch.setattr(cache_directory, "_MOST_BYTES", 3)
+    assert creation_directory(file, zlib.decompress) is None
+    monkeypatch.undo()
+    file.write_bytes(b"corrupt")
+
+    assert creation_directory(file, zlib.decompress) is None
+    assert creation_directory(tmp_path / "gone", zlib.decompress) is None

@@ -59,14 +59,6 @@ def texts(cause: Cause | None) -> list[str]:
     return [one.text for one in cause.differences] if cause else []
 
 
-def test_the_first_compile_has_no_cause() -> None:
-    """Two functions from two lines are both new, which is no recompile."""
-    causes = Histories()
-
-    assert judge(causes, jitted(lambda: 1), call(leaf())) is None
-    assert judge(causes, jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
-
-
 def test_equal_leaves_need_not_be_one_object() -> None:
     """They are until too many are known; the closest signature is so all the same."""
     causes, fun = Histories(), jitted(lambda: 1)
@@ -86,31 +78,6 @@ def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
     assert name(judge(causes, fun, call(leaf()))) == "unknown"
 
 
-def test_another_shape_is_named() -> None:
-    """Only a compile that differs in shapes alone from an earlier one says so."""
-    causes, fun = Histories(), jitted(lambda: 1)
-    judge(causes, fun, call(leaf(1), leaf()))
-
-    assert name(judge(causes, fun, call(leaf(2), leaf()))) == "shape"
-    assert name(judge(causes, fun, call(leaf(2, dtype="int32"), leaf()))) == "dtype"
-    assert name(judge(causes, fun, call(leaf(2)))) == "tree_structure"
-
-
-def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
-    """Two leaves of another shape are closer than a tree with another key."""
-    causes, fun = Histories(), jitted(lambda: 1)
-    judge(causes, fun, tree("a", "b", count=4))
-    judge(causes, fun, tree("a", "b", "c", count=3))
-
-    cause = judge(causes, fun, tree("a", "b", count=3))
-
-    assert texts(cause) == [
-        "argument x['a']: float32[4] → float32[3]",
-        "argument x['b']: float32[4] → float32[3]",
-    ]
-    assert name(judge(causes, fun, tree("a", "d", count=3))) == "tree_structure"
-
-
 def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
     """Another type is no other shape because the latest call had one."""
     causes, fun = Histories(), jitted(lambda: 1)
@@ -120,20 +87,6 @@ def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
     cause = judge(causes, fun, call(leaf(8, weak=True), leaf()))
 
     assert name(cause) == "weak_type"
-
-
-def test_configuration_comes_before_what_follows_from_it() -> None:
-    """Under jax_enable_x64 every dtype changes too; the setting is the cause."""
-    causes, fun = Histories(["jax_enable_x64"]), jitted(lambda: 1)
-    judge(causes, fun, call(leaf(1), context=(False,)))
-
-    cause = judge(causes, fun, call(leaf(1, dtype="float64"), context=(True,)))
-
-    assert name(cause) == "context"
-    assert texts(cause) == [
-        "jax_enable_x64: False → True",
-        "argument x: float32[1] → float64[1]",
-    ]
 
 
 def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
@@ -154,42 +107,6 @@ def test_the_same_again_was_evicted() -> None:
         judge(causes, fun, call(leaf(size)))
 
     assert name(judge(causes, fun, call(leaf(0)))) == "evicted"
-
-
-def test_two_lambdas_of_one_line_are_two() -> None:
-    """What JAX says of their source is the same; their code is not."""
-    causes, source = Histories(), "<lambda> at file.py:1"
-    first, second = (lambda x: x + 1), (lambda x: x + 2)
-
-    assert judge(causes, jitted(first, source), call(leaf())) is None
-    assert judge(causes, jitted(second, source), call(leaf())) is None
-
-
-def test_a_new_function_of_the_same_line_is_named() -> None:
-    """A recreated lambda is the cause, and other differences are reported as well."""
-    causes = Histories()
-    first, second = ((lambda: 1) for _ in range(2))
-    judge(causes, jitted(first), call(leaf()))
-
-    cause = judge(causes, jitted(second), call(leaf(3)))
-
-    assert name(cause) == "new_function"
-    assert "jit outside the loop" in texts(cause)[0]
-    assert texts(cause)[1:] == ["argument x: float32[] → float32[3]"]
-
-
-def test_what_a_new_function_captures_is_named() -> None:
-    """Jitted once, it would keep the value: that has to become an argument."""
-    state = 3
-    makes = {"state": lambda: lambda x: x * state, "": lambda: lambda x: x * 3}
-    for captured, make in makes.items():
-        causes, first, second = Histories(), make(), make()
-        judge(causes, jitted(first), call(leaf()))
-
-        cause = judge(causes, jitted(second), call(leaf()))
-
-        assert name(cause) == "new_function"
-        assert texts(cause)[0].partition("; it captures ")[2] == captured
 
 
 def test_a_long_list_of_differences_is_cut() -> None:
@@ -226,14 +143,6 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     assert causes._seen == {}
     assert sorted(map(len, causes._recreations._lines.values())) == [1, 1]
     assert name(judge(causes, jitted(3, "other"), call(leaf(2)))) == "unknown"
-
-
-def test_a_call_without_a_signature_is_unknown() -> None:
-    """If the arguments are unknown, the recompile still counts."""
-    causes, fun = Histories(), jitted(lambda: 1)
-    judge(causes, fun, call(leaf()))
-
-    assert name(judge(causes, fun, None)) == "unknown"
 
 
 def with_static(value: object, *leaves: Leaf) -> Signature:

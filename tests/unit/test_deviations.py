@@ -85,35 +85,19 @@ def test_a_step_in_each_floating_format_is_one_ulp(dtype: Any) -> None:
     assert deviation.dtype == np.dtype(dtype).name
 
 
+def f32(value: float) -> Any:
+    return np.array([value], np.float32)
+
+
+INF = math.inf
+UNSIGNED = np.array([[2**64 - 1], [0]], np.uint64)
+WIDE = np.array([-(2**63)], np.int64), np.array([2**63 - 1], np.int64)
+CONJUGATE = np.array([3 + 4j], np.complex64), np.array([3 - 4j], np.complex64)
 CASES: dict[str, tuple[Any, Any, float, float, int | None]] = {
-    "zeros of both signs": (
-        np.array([0], np.float32),
-        np.array([-0.0], np.float32),
-        0,
-        0,
-        0,
-    ),
-    "smallest of both signs": (
-        np.array([1e-45], np.float32),
-        np.array([-1e-45], np.float32),
-        2e-45,
-        2,
-        2,
-    ),
-    "nan for a number": (
-        np.array([np.nan], np.float32),
-        np.array([1], np.float32),
-        math.inf,
-        math.inf,
-        0,
-    ),
-    "infinity": (
-        np.array([np.inf], np.float64),
-        np.array([1], np.float64),
-        math.inf,
-        math.inf,
-        0,
-    ),
+    "zeros of both signs": (f32(0), f32(-0.0), 0, 0, 0),
+    "smallest of both signs": (f32(1e-45), f32(-1e-45), 2e-45, 2, 2),
+    "nan for a number": (f32(np.nan), f32(1), INF, INF, 0),
+    "infinity": (np.array([np.inf]), np.array([1.0]), INF, INF, 0),
     "other nan": (quiet_nan(0), quiet_nan(1), 0, 0, 1),
     "bool": (np.array([True]), np.array([False]), 1, 1, None),
     "uint64": (
@@ -123,21 +107,9 @@ CASES: dict[str, tuple[Any, Any, float, float, int | None]] = {
         1,
         None,
     ),
-    "int64": (
-        np.array([-(2**63)], np.int64),
-        np.array([2**63 - 1], np.int64),
-        2.0**64,
-        2,
-        None,
-    ),
+    "int64": (*WIDE, 2.0**64, 2, None),
     "int8": (np.array([-128], np.int8), np.array([127], np.int8), 255, 255 / 128, None),
-    "complex": (
-        np.array([3 + 4j], np.complex64),
-        np.array([3 - 4j], np.complex64),
-        8,
-        8 / 5,
-        0,
-    ),
+    "complex": (*CONJUGATE, 8, 8 / 5, 0),
     "numbers": (3, 4, 1, 0.25, None),
 }
 

@@ -6,12 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmon.agent.context import Options
 from jaxmon.agent.jaxlink.arrays import Leaf
-from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node, node_of
+from jaxmon.agent.recompiles.argument_trees import LEAF, Argument, Node, node_of
 from jaxmon.agent.recompiles.differences import differences
 from jaxmon.agent.recompiles.signatures import (
-    Options,
-    Placement,
     Signature,
     Static,
     equinox_arguments,
@@ -52,43 +51,6 @@ def texts(
 ) -> list[str]:
     found = differences(after, before, context=names, values=values)
     return [one.text for one in found]
-
-
-def test_equal_signatures_have_no_difference() -> None:
-    """Nothing is reported for two equal calls."""
-    assert texts(of(static={"n": 1}), of(static={"n": 1})) == []
-    assert of().digest == of().digest
-
-
-def test_everything_that_differs_is_told_at_once() -> None:
-    """One difference does not hide another."""
-    before = of(static={"n": 1}, context=(False,))
-    after = of(
-        leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0, 0))],
-        static={"n": 2},
-        options=(("donated arguments", "x", None),),
-        context=(True,),
-    )
-
-    assert texts(before, after) == [
-        "jax_a: False → True",
-        "jit option donated arguments: none → x",
-        "static argument n: 1 → 2",
-        "argument x: float32[3] → float32[4]",
-        "argument x: uncommitted → committed to cpu:1",
-    ]
-
-
-def test_static_values_can_be_kept_out() -> None:
-    """With event_values off only their types are reported."""
-    before, after = of(static={"n": "secret"}), of(static={"n": "other"})
-
-    assert texts(before, after, values=False) == [
-        "static argument n: str → another str"
-    ]
-    assert texts(before, of(static={"n": 1}), values=False) == [
-        "static argument n: str → int"
-    ]
 
 
 def test_secrets_are_in_no_value() -> None:
@@ -142,23 +104,6 @@ def test_a_setting_that_is_there_twice_is_told_by_its_name() -> None:
     assert found == ["jax_a: 0 → 1", "context[3]: 0 → 1"]
 
 
-def test_leaves_behind_a_new_key_are_still_compared() -> None:
-    """Leaves are found by their path, not by their number."""
-
-    def tree(*keys: str) -> Node:
-        paths = tuple(f"[{key!r}]" for key in keys)
-        return Node("dict", (), None, paths, (LEAF,) * len(keys), len(keys))
-
-    small = FLOAT._replace(shape=(1,))
-    before = of(tree("b", "c"), [FLOAT, FLOAT])
-    after = of(tree("a", "b", "c"), [small, FLOAT, small])
-
-    assert texts(before, after) == [
-        "argument x: key 'a' added",
-        "argument x['c']: float32[3] → float32[1]",
-    ]
-
-
 def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
     """
     Unless they do not fit the argument, as to 0.4 when names are in another order.
@@ -201,24 +146,6 @@ def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
     )
     assert text((1, first), (1, second)).endswith("__hash__ by value)")
     assert text((long, first), (long, second)).endswith("__hash__ by value)")
-
-
-def test_none_against_a_leaf_is_told_with_its_type() -> None:
-    """The type of the leaf that is there shows on its side of the arrow."""
-    assert texts(of(NONE, []), of()) == ["argument x: None → float32[3]"]
-    assert texts(of(), of(NONE, [])) == ["argument x: float32[3] → None"]
-
-
-def test_meshes_alike_in_words_are_told_apart() -> None:
-    """The same spec over other devices is another sharding."""
-    spread = [
-        FLOAT._replace(placement=Placement("P('d') on mesh d=8", 8, n, n))
-        for n in (1, 2)
-    ]
-
-    (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))
-
-    assert text.endswith("P('d') on mesh d=8 (different devices, or a different order)")
 
 
 def trees(before: object, after: object) -> list[str]:

@@ -210,7 +210,7 @@ ELSEWHERE = [
     "agent/scheduler",
     "agent/serving",
     "agent/traces",
-    "agent/tracing/sources",
+    "agent/tracing/reader",
     "agent/versions",
     "agent/warm/compiling",
     "agent/worker",

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,18 @@ def context(directory: str) -> Context:
     )
     jax = SimpleNamespace(config=config, _src=source)
     return context_of(jax, Settings(max_functions=10))
+
+
+def slow() -> tuple[list[float], list[int], Callable[..., DirectoryScan]]:
+    """Return a clock, a count of looks, and a look that takes a second."""
+    now, looks = [0.0], [0]
+
+    def look(*_: Any, **__: Any) -> DirectoryScan:
+        looks[0] += 1
+        now[0] += 1.0
+        return DirectoryScan()
+
+    return now, looks, look
 
 
 def exported(cache: PersistentCache) -> dict[str, float]:
@@ -93,13 +106,7 @@ def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
     A hundred misses in a row make it looked at once: the next look waits until a
     hundred times as long as the last one took has passed.
     """
-    now, looks = [0.0], [0]
-
-    def look(*_: Any, **__: Any) -> DirectoryScan:
-        looks[0] += 1
-        now[0] += 1.0
-        return DirectoryScan()
-
+    now, looks, look = slow()
     shared = context("/cache")
     cache = PersistentCache(shared, scan=look, clock=lambda: now[0])
     cache.start()
@@ -125,13 +132,7 @@ def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
     A thousand processes that list a shared one every half minute would be all that its
     file server does; each takes a hundredth of its time for it.
     """
-    now, looks = [0.0], [0]
-
-    def look(*_: Any, **__: Any) -> DirectoryScan:
-        looks[0] += 1
-        now[0] += 1.0
-        return DirectoryScan()
-
+    now, looks, look = slow()
     cache = PersistentCache(context("/cache"), scan=look, clock=lambda: now[0])
     routine = cache._worker._routine
     assert routine is not None

@@ -5,8 +5,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from jaxmon.agent.context import Registry
@@ -71,46 +69,6 @@ def make(value: object) -> Fun:
     return lambda: value
 
 
-def test_what_is_created_in_a_loop_replaces_the_one_before(line: Line) -> None:
-    """It is one function, whatever it closes over: numbers, arrays, a model."""
-    for made in (
-        make,
-        lambda n: make(np.full(3, n)),
-        lambda n: make({"n": n}),
-        lambda n: make(Model(n)),
-        lambda n: Model(n).apply,
-        lambda n: functools.partial(make, n),
-        lambda n: jax.grad(make(n)),
-    ):
-        line = Line()
-        assert [line.use(made(n)) for n in range(5)] == [False] + 4 * [True]
-
-
-def test_data_that_exists_does_not_make_several_functions(line: Line) -> None:
-    """Batches in a list are no models."""
-    batches = [np.full(3, n) for n in range(5)]
-
-    found = [line.use(make(batch)) for batch in batches]
-
-    assert found == [False] + 4 * [True]
-
-
-def test_objects_that_exist_make_several_functions(line: Line) -> None:
-    """One for each model; jitted again, the same model is recompiled."""
-    models = [Model(n) for n in range(5)]
-
-    assert not any([line.use(model.apply) for model in models])
-    assert all([line.use(model.apply) for model in models])
-
-
-def test_functions_that_exist_make_several_functions(line: Line) -> None:
-    """As a gradient for each of several losses does."""
-    losses = [make(n) for n in range(5)]
-
-    assert not any([line.use(jax.grad(loss)) for loss in losses])
-    assert all([line.use(jax.grad(loss)) for loss in losses])
-
-
 def test_functions_in_use_are_not_replaced(line: Line) -> None:
     """A factory that keeps what it created has a function for each value."""
     kept = []
@@ -144,32 +102,6 @@ def test_what_existed_before_an_earlier_compile_replaces_nothing(line: Line) -> 
     jitted.pop(0)
 
     assert not line.compile(second)
-
-
-def test_equal_functions_are_one_although_both_exist(line: Line) -> None:
-    """Each is compiled, and one would do."""
-    first, second = make((1, "a")), make((1, "a"))
-    kept = [line.jit(first), line.jit(second)]
-
-    assert not line.compile(first)
-    assert line.compile(second)
-    assert len(kept) == 2
-
-
-def test_other_code_is_another_function(line: Line) -> None:
-    """Also inside a partial, a closure or a transformation with other options."""
-
-    def wrapped(fun: Fun) -> Fun:
-        return lambda: (fun(), fun)
-
-    one, two = (lambda: 1), (lambda: 2)
-    for fun in (
-        *(one, two, wrapped(one), wrapped(two)),
-        *(functools.partial(one), functools.partial(two)),
-        *(jax.grad(one), jax.grad(two), jax.grad(one, argnums=1), jax.vmap(one)),
-        *(jax.jit(one), Model(1).apply),
-    ):
-        assert not line.use(fun)
 
 
 def test_another_line_or_option_makes_another_function(line: Line) -> None:

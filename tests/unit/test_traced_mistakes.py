@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.tracing.reader import read
-from jaxmon.agent.tracing.sources import entry_of, node_of, parsed
+from jaxmon.agent.tracing.part import entry_of
+from jaxmon.agent.tracing.reader import node_of, parsed, read
 from tests.traced.faulty import FAULTY
 from tests.traced.healthy import HEALTHY
 
@@ -82,41 +82,90 @@ def test_healthy_code_is_left_alone(name: str, tmp_path: Path) -> None:
     assert found_in(function_of(HEALTHY[name], path), path) == []
 
 
-METHOD = """
-    class Trainer:
-        def __init__(self): self.steps = 0
-        def rate(self): return 0.1 / self.steps
-        def step(self, x):
-            self.steps += 1  # advanced
-            return x * self.rate()
-    step = Trainer.step
+# Source, and which arguments are static.
+SPECIAL: dict[str, tuple[str, tuple[str | int, ...]]] = {
+    "a static object has counters": (
+        """
+        class Trainer:
+            def __init__(self): self.steps = 0
+            def rate(self): return 0.1 / self.steps
+            def step(self, x):
+                self.steps += 1  # advanced
+                return x * self.rate()
+        step = Trainer.step
+        """,
+        (0,),
+    ),
+    "static by position or name": (
+        """
+        def step(model, x, size):
+            print(model, size)
+            model.losses.append(x)  # leaked
+            model.loss = x  # leaked
+            model.sizes.append(size)
+            return x
+        """,
+        (0, "size"),
+    ),
+    "a long chain": (
+        f"def step(x):\n    return x{'.at[0].set(time.time())' * 60}  # frozen\n",
+        (),
+    ),
+    "recursion": (
+        """
+        def step(x):
+            return other(x) + time.time()  # frozen
+        def other(x):
+            return step(x) + other(x)
+        """,
+        (),
+    ),
+    "every statement and expression": (
+        """
+        def step(x, *rest, flag=None, **more):
+            a, (b, *c) = x, (x, x, x)
+            d: int = 3
+            e: int
+            x += 1; x[0:1]; -x; x < 2; x and d; (f := x)
+            try:
+                g = {k: v for k, v in more.items()}
+            except (KeyError, ValueError) as error:
+                raise RuntimeError from error
+            else:
+                pass
+            finally:
+                del a
+            while False:
+                break
+            match d:
+                case 3: pass
+            def generator():
+                yield from range(3)
+            async def later():
+                await x
+            h = [*rest, *[lambda *p, **q: p for _ in range(3)]]
+            i = {**more}, {1, 2}, f"{x!r:>{d}}", b"", ..., x if flag else d
+            with open("/dev/null") as file, file:
+                file.write("")
+            class Inner(dict):
+                j = 1
+            return x + time.time()  # frozen
+        """,
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_functions_are_read_once(name: str, tmp_path: Path) -> None:
     """
-
-
-def test_a_static_object_has_counters(tmp_path: Path) -> None:
-    """``jax.jit(..., static_argnums=0)`` on a method: the object is its class's."""
-    path = tmp_path / "program.py"
-    step = function_of(METHOD, path)
-
-    assert found_in(step, path, 0) == expected(path) != []
-
-
-STATIC = """
-    def step(model, x, size):
-        print(model, size)
-        model.losses.append(x)  # leaked
-        model.loss = x  # leaked
-        model.sizes.append(size)
-        return x
+    What is static is not traced, and outlives the call; neither a long chain, nor
+    recursion, nor any syntax keeps the rest from being read.
     """
-
-
-def test_static_arguments_are_no_traced_values(tmp_path: Path) -> None:
-    """Static arguments are known by position or name, and outlive the call."""
     path = tmp_path / "program.py"
-    step = function_of(STATIC, path)
+    source, static = SPECIAL[name]
 
-    assert found_in(step, path, 0, "size") == expected(path) != []
+    assert found_in(function_of(source, path), path, *static) == expected(path) != []
 
 
 def test_arguments_of_a_partial_are_no_traced_values(tmp_path: Path) -> None:
@@ -162,7 +211,7 @@ def test_the_mistake_names_its_source(tmp_path: Path) -> None:
     (mistake,) = read(entry, static=(), is_user=lambda _: True)
 
     assert (mistake.file, mistake.text) == (str(path), "numpy.random.normal")
-    assert mistake.function == "noise"
+    assert mistake.within == "noise"
 
 
 @pytest.mark.parametrize("change", ["", "# nothing\n", "def step(y): return y\n"])
@@ -204,25 +253,6 @@ def test_functions_without_a_source_are_left_alone(tmp_path: Path) -> None:
     assert read(entry, static=(), is_user=lambda _: False) == []
 
 
-def test_a_long_chain_is_read_once(tmp_path: Path) -> None:
-    """Reading a chain of calls costs no more than its length."""
-    path = tmp_path / "program.py"
-    chain = ".at[0].set(time.time())" * 60
-    step = function_of(f"def step(x):\n    return x{chain}  # frozen\n", path)
-
-    assert found_in(step, path) == expected(path) != []
-
-
-def test_recursion_ends(tmp_path: Path) -> None:
-    """Functions that call each other are read once, and a great many not all."""
-    path = tmp_path / "program.py"
-    source = "def step(x):\n    return other(x) + time.time()  # frozen\n"
-    source += "def other(x):\n    return step(x) + other(x)\n"
-    step = function_of(source, path)
-
-    assert found_in(step, path) == expected(path) != []
-
-
 def test_a_lambda_is_read(tmp_path: Path) -> None:
     """A lambda alone on its line is read; of several on one line, none is."""
     path = tmp_path / "program.py"
@@ -232,45 +262,6 @@ def test_a_lambda_is_read(tmp_path: Path) -> None:
 
     two = "step, other = (lambda x: x + time.time()), (lambda x: x)\n"
     assert found_in(function_of(two, path), path) == []
-
-
-def test_every_statement_and_expression_is_read(tmp_path: Path) -> None:
-    """Syntax of all kinds does not keep it from reading on."""
-    path = tmp_path / "program.py"
-    source = """
-        def step(x, *rest, flag=None, **more):
-            a, (b, *c) = x, (x, x, x)
-            d: int = 3
-            e: int
-            x += 1; x[0:1]; -x; x < 2; x and d; (f := x)
-            try:
-                g = {k: v for k, v in more.items()}
-            except (KeyError, ValueError) as error:
-                raise RuntimeError from error
-            else:
-                pass
-            finally:
-                del a
-            while False:
-                break
-            match d:
-                case 3: pass
-            def generator():
-                yield from range(3)
-            async def later():
-                await x
-            h = [*rest, *[lambda *p, **q: p for _ in range(3)]]
-            i = {**more}, {1, 2}, f"{x!r:>{d}}", b"", ..., x if flag else d
-            with open("/dev/null") as file, file:
-                file.write("")
-            class Inner(dict):
-                j = 1
-            return x + time.time()  # frozen
-        """
-    step = function_of(source, path)
-
-    assert found_in(step, path) == expected(path) != []
-    assert isinstance(node_of(step.__code__), ast.FunctionDef)
 
 
 def test_the_program_may_parse_beside_us() -> None:

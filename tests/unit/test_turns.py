@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.checks.replays import CopyRoom, Turns, has_room
+from jaxmon.agent.checks.shadow import Turns, has_room
 from jaxmon.clocks import monotonic
 
 
@@ -33,7 +33,7 @@ class Device:
 )
 def test_re_runs_take_at_most_a_hundredth_of_the_time(interval, taken, pause):
     """The next is due after a hundred times what one took, if that is longer."""
-    turns, before = Turns(interval), monotonic()
+    turns, before = Turns(interval, 1000), monotonic()
     assert turns.has(FUNCTION)
     assert turns.begin()
     assert not turns.begin()
@@ -48,7 +48,7 @@ def test_re_runs_take_at_most_a_hundredth_of_the_time(interval, taken, pause):
 
 def test_without_memory_a_function_is_tried_later_and_after_an_error_never() -> None:
     """Memory may be free again; an error of a re-run is a failure of ours."""
-    turns = Turns(0.1)
+    turns = Turns(0.1, 1000)
     with turns.attempt(FUNCTION):
         fail(MemoryError())
     assert turns.reasons() == {FUNCTION: "little_memory"}
@@ -88,8 +88,8 @@ def test_memory_of_a_re_run_is_limited_per_device() -> None:
         class dtype:  # noqa: N801 - as an array has it
             itemsize = 4
 
-    turns = Turns(0.1)
-    assert CopyRoom(120, turns).fits(FUNCTION, [Array()], sets=3)
-    assert turns.reasons() == {}
-    assert not CopyRoom(119, turns).fits(FUNCTION, [Array()], sets=3)
-    assert turns.reasons() == {FUNCTION: "too_large"}
+    fitting, full = Turns(0.1, 120), Turns(0.1, 119)
+    assert fitting.fits(FUNCTION, [Array()], sets=3)
+    assert fitting.reasons() == {}
+    assert not full.fits(FUNCTION, [Array()], sets=3)
+    assert full.reasons() == {FUNCTION: "too_large"}

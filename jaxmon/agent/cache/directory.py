@@ -34,12 +34,7 @@ _REMEMBERED = 1000
 
 def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str | None:
     """
-    Return the cache directory under which the entry *file* was created, `None` if it is
-    not recorded, or if the entry is gone, unreadable or larger than 32 MiB.
-
-    Args:
-        file: path of the entry.
-        decompress: undoes JAX's compression.
+    Return the directory under which *file* was created; `None` if over 32 MiB, too.
     """
     try:
         if file.stat().st_size > _MOST_BYTES:
@@ -52,14 +47,9 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
 
 class DirectoryScan(NamedTuple):
     """
-    Result of a directory scan.
-
-    Attributes:
-        entries: number of cached programs, `None` if they could not be counted.
-        size: their total size in bytes, `None` likewise.
-        free: free bytes on its file system, `None` if unknown.
-        problem: why the directory is unusable, `None` if it is usable.
-        elsewhere: some entries of the modules sought, under other keys.
+    Result of a scan: entries, their bytes and the free ones, what makes the directory
+    unusable, and entries of the modules sought under other keys; `None` for what is
+    unknown.
     """
 
     entries: int | None = None
@@ -82,13 +72,9 @@ def scan(
     clock: Callable[[], float] = monotonic,
 ) -> DirectoryScan:
     """
-    Scan the directory at *path*. May block as long as the file system hangs.
-
-    Args:
-        path: a local directory.
-        sought: keys that were not found there, by module.
-        writes: whether this process writes to the cache.
-        clock: seconds; the scan stops after 5.
+    Scan the local directory at *path*, for 5 seconds of *clock* at most; the keys
+    *sought*, by module, were not found there. May block as long as the file system
+    hangs.
     """
     entries, size = 0, 0
     elsewhere: set[str] = set()
@@ -138,14 +124,7 @@ def _free(path: str) -> int | None:
 
 
 class DirectoryScanner:
-    """
-    Scans the directory on request and keeps the result.
-
-    Args:
-        jax: state of JAX's cache, and how to read an entry.
-        scan: scans a directory.
-        clock: seconds, to detect a hung scan.
-    """
+    """Scans the directory on request and keeps the result; knows if a scan hangs."""
 
     def __init__(
         self,
@@ -197,13 +176,7 @@ class DirectoryScanner:
         return self._listing.problem if self._jax.open_attempted else None
 
     def scan(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
-        """
-        Scan now, on this thread, which hangs if the directory does.
-
-        Args:
-            sought: keys that missed, by module.
-            hits: number of cache hits so far.
-        """
+        """Scan now, on this thread, which hangs if the directory does."""
         directory = self._jax.directory
         if directory is None or not is_local(directory):
             self._listing, self._elsewhere = DirectoryScan(), {}

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.cache.uncached import NAMED, UncachedPrograms
 from jaxmon.facts.functions import Obstacle
 
 
@@ -28,19 +27,15 @@ _EARLIER_SECONDS = 300.0
 _EPOCH = r"(?<!\d)(\d{10})(?:\d{3})?(?!\d)"
 _DATE = r"(?<!\d)(20\d\d)-?(\d\d)-?(\d\d)[-_T ]?(\d\d)[-:.h]?(\d\d)[-:.m]?(\d\d)(?!\d)"
 _TEMPORARY = r"(?:^|/)(tmp[a-z0-9_]{8})(?:/|$)"
+NAMED = 3
+"""Maximum number of functions or modules listed in a message."""
+
 NOT_IN_KEYS = ("--xla_dump", "--xla_force_host_platform", "--xla_hlo_profile")
 """Beginnings of flags that JAX leaves out of its keys."""
 
 
 class Moment(NamedTuple):
-    """
-    The process, and a period in Unix time.
-
-    Attributes:
-        pid: of the process.
-        start: when the agent started.
-        now: the current time.
-    """
+    """The process, and a period in Unix time."""
 
     pid: int
     start: float
@@ -49,8 +44,7 @@ class Moment(NamedTuple):
 
 def varying(text: str, moment: Moment) -> str:
     """
-    Return what in *text* is different in each process or run, such as ``the process id
-    4711``; empty if nothing is.
+    Return what in *text* differs by process or run, such as ``the process id 47``.
     """
     pid = moment.pid
     if pid >= _LEAST_PID and re.search(rf"(?:^|[-_./=]|pid){pid}(?:$|[-_./])", text):
@@ -66,10 +60,7 @@ def varying(text: str, moment: Moment) -> str:
 
 
 def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] | None:
-    """
-    Return the first flag of XLA that is part of the cache key and different in each
-    process, and what in it is; `None` if there is none.
-    """
+    """Return the first flag of the cache key that differs by process, and what does."""
     for variable in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
         for flag in environ.get(variable, "").split():
             if not flag.startswith(NOT_IN_KEYS) and (part := varying(flag, moment)):
@@ -97,28 +88,32 @@ RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
 _WORTH_SECONDS = 1.0
 
 
+class UncachedPrograms(NamedTuple):
+    """Programs not cached for one reason, their seconds, and those of functions."""
+
+    programs: int = 0
+    seconds: float = 0.0
+    functions: Mapping[str, float] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
+        names = ", ".join(worst[:NAMED]) + (", ..." if len(worst) > NAMED else "")
+        many = "1 program" if self.programs == 1 else f"{self.programs:,} programs"
+        return f"{many} ({names}), {self.seconds:.1f} s of compiling"
+
+
 class CacheState(NamedTuple):
     """
-    Known state of the cache at one point in time.
+    Known state of the cache at one point in time, and JAX's settings for it.
 
     Attributes:
-        enabled: the setting ``jax_enable_compilation_cache``.
-        directory: as configured.
         asked: whether JAX looked up any program, with or without a directory.
         given_up: why JAX does not use the configured directory.
         package: what JAX needs for it and is not installed.
-        trouble: why the directory is unusable.
-        max_size: maximum cache size in bytes, -1 for no limit.
-        size: current cache size in bytes, `None` if unknown.
-        free: free bytes on the file system, `None` if unknown.
-        check_contents: the setting ``jax_compilation_cache_check_contents``.
+        max_size, size, free: bytes; -1 for no limit, `None` if unknown.
         min_seconds: minimum compile time of a program to be cached.
         threshold_at: the line of the program that sets it, empty if unknown.
-        min_bytes: minimum size of an entry.
         process: index of this process in its cluster.
-        refused: programs not cached, by reason.
-        hits: number of cache hits.
-        writes: number of programs written.
         private: what in the directory's path is different in each process, if anything.
         flag: a flag in the key, and what in it is different in each process.
         elsewhere: programs compiled although the directory has one of that name, with

@@ -9,6 +9,7 @@ modules, so probes observe them: ``compiler._cache_write`` and the ``warn`` that
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -20,16 +21,19 @@ from typing import TYPE_CHECKING
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.directory import DirectoryScan, DirectoryScanner
-from jaxmon.agent.cache.uncached import (
-    CacheErrors,
-    CacheMiss,
-    UncachedByReason,
-    reason_not_stored,
-)
 from jaxmon.agent.context import Context
+from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patches as patch_targets
-from jaxmon.agent.jaxlink.cache import JaxCache, failed_at, is_refusal, written
+from jaxmon.agent.jaxlink.cache import (
+    SUFFIX,
+    Failed,
+    JaxCache,
+    Write,
+    failed_at,
+    is_refusal,
+    written,
+)
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
@@ -39,6 +43,7 @@ from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Tally, family_of, gauge, series
+from jaxmon.host import disclosure
 from jaxmon.threads import RLock
 
 
@@ -50,6 +55,80 @@ _THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
 
 # Keys that missed are remembered, to recognise our own entries.
 _KEYS = 10_000
+# Functions named for each reason.
+_FUNCTIONS = 50
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class CacheMiss:
+    """
+    Outcome of a miss: *of* what, of which only the key is known if JAX could not read
+    the entry; whether it was about to write one, failed, or finds it too large.
+    """
+
+    stored = failed = too_large = False
+
+    def __init__(self, of: Write, *, unread: bool) -> None:
+        self.of, self.unread = of, unread
+
+
+def reason_not_stored(attempt: CacheMiss, jax: JaxCache) -> str | None:
+    """Return why JAX did not store a program, `None` if it did, or tried to."""
+    reason: str | None = "below_size"
+    if attempt.too_large:
+        reason = "too_large"
+    elif attempt.stored or attempt.failed:
+        reason = None
+    elif attempt.of.seconds < jax.config.jax_persistent_cache_min_compile_time_secs:
+        reason = "below_threshold"
+    elif attempt.of.callbacks:
+        reason = "host_callback"
+    elif jax.process != 0:
+        reason = "not_writer"
+    elif not jax.opened:
+        reason = None
+    return reason
+
+
+class CacheErrors:
+    """
+    Counts errors by operation, records each as an event, and remembers the *last*, and
+    the *trouble* until an entry has been read or written again.
+    """
+
+    def __init__(self, events: EventLog) -> None:
+        self.counts = {"read": Tally(), "write": Tally()}
+        self.last: str | None = None
+        self.trouble: str | None = None
+        self._events = events
+
+    def add(self, failed: Failed, error: BaseException) -> None:
+        """Record that an operation *failed* with *error*."""
+        self.counts[failed.operation].add()
+        message = self.last = disclosure.error(error)
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            message = os.strerror(error.errno) if error.errno else message
+            full = "the file system is full, or a quota was reached: "
+            self.trouble = (full if error.errno in _FULL else "") + message
+        file, advice = f"{failed.key}{SUFFIX}", ""
+        if failed.operation == "read" and not isinstance(error, OSError):
+            advice = (
+                f" JAX does not replace unreadable entries: delete the file {file}."
+            )
+        done = "read" if failed.operation == "read" else "written"
+        self._events.add(
+            "cache",
+            None,
+            f"An entry for {failed.module} could not be {done}: {message}.{advice}",
+            operation=failed.operation,
+            module=failed.module,
+            file=file,
+            error=type(error).__name__,
+        )
+
+    def over(self) -> None:
+        """Note that an entry has been read or written: the trouble is over."""
+        self.trouble = None
 
 
 class _CacheThread(threading.local):
@@ -62,11 +141,6 @@ class PersistentCache(Part):
 
     Methods called on compiling threads take microseconds; a separate thread scans the
     directory and may hang with it.
-
-    Args:
-        context: shared state of the agent.
-        scan: scans the directory.
-        clock: seconds, to detect a hung scan.
     """
 
     name = "cache"
@@ -90,7 +164,8 @@ class PersistentCache(Part):
         # Reentrant: see Histogram.
         self._lock = RLock()
         self._saved = self._lost = 0.0
-        self._refused = UncachedByReason()
+        # By reason: programs, their seconds, and those of functions.
+        self._refused: dict[str, tuple[int, float, dict[str, float]]] = {}
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
         self._asked = False
@@ -109,13 +184,8 @@ class PersistentCache(Part):
 
     def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> bool:
         """
-        Record the result of a lookup for *function*, on the compiling thread; return
+        Record a lookup, on the compiling thread, whose writes would be *heard*; return
         whether programs are kept anywhere: JAX reports it even without a directory.
-
-        Args:
-            function: the function being compiled.
-            hit: whether the program was found.
-            heard: whether JAX's event for writing an entry would have been received.
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True
@@ -157,21 +227,12 @@ class PersistentCache(Part):
         del original
         if not self._jax.configured:
             return
-        write = written(frame)
-        before = self._thread.attempt
-        self._thread.attempt = CacheMiss(
-            write.key,
-            write.module,
-            write.seconds,
-            callbacks=write.callbacks,
-            unread=before is not None and before.unread and before.key == write.key,
-        )
+        write, before = written(frame), self._thread.attempt
+        unread = before is not None and before.unread and before.of.key == write.key
+        self._thread.attempt = CacheMiss(write, unread=unread)
 
     def on_warning(self, frame: FrameType, original: object) -> None:
-        """
-        Observe a warning where JAX reads and writes entries: a cache failure if an
-        exception is being handled.
-        """
+        """Observe a warning of JAX's cache: a failure if it handles an exception."""
         del original
         error, failed = sys.exception(), failed_at(frame)
         if error is None or failed is None:
@@ -180,15 +241,13 @@ class PersistentCache(Part):
             if self._thread.attempt is not None:
                 self._thread.attempt.failed = True
         elif not failed.sought:
-            self._thread.attempt = CacheMiss(failed.key, unread=True)
+            unknown = Write(failed.key, "", 0.0, callbacks=False)
+            self._thread.attempt = CacheMiss(unknown, unread=True)
         self._errors.add(failed, error)
         self._scan_soon()
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
-        """
-        Observe a warning where JAX enforces the maximum size: an entry is larger than
-        the whole cache may be, so it is not written.
-        """
+        """Observe a warning that an entry exceeds the maximum size of the cache."""
         del original
         if is_refusal(frame) and self._thread.attempt is not None:
             self._thread.attempt.too_large = True
@@ -238,9 +297,7 @@ class PersistentCache(Part):
         return Explanation({"cache": self.snapshot}, by_function)
 
     def snapshot(self) -> cache.Cache:
-        """
-        Return the statistics, in total and by function, and the obstacles as text.
-        """
+        """Return the statistics, also by function, and the obstacles as text."""
         from jaxmon.facts import cache  # noqa: PLC0415 - on request
 
         config = self._jax.config
@@ -290,17 +347,25 @@ class PersistentCache(Part):
         if attempt.failed:
             return
         if reason is not None:
-            self._refused.add(reason, function.name, attempt.seconds)
+            self._refuse(reason, function.name, attempt.of.seconds)
         elif attempt.stored and not attempt.unread:
             # JAX does not replace an unreadable entry.
             self._writes.add()
             self._errors.over()
 
+    def _refuse(self, reason: str, name: str, seconds: float) -> None:
+        """Count a program that was compiled but not cached."""
+        with self._lock:
+            programs, total, functions = self._refused.get(reason, (0, 0.0, {}))
+            if name in functions or len(functions) < _FUNCTIONS:
+                functions = {**functions, name: functions.get(name, 0.0) + seconds}
+            self._refused[reason] = programs + 1, total + seconds, functions
+
     def _remember(self, attempt: CacheMiss) -> None:
         with self._lock:
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
-                self._missing.setdefault(attempt.module, set()).add(attempt.key)
+                self._missing.setdefault(attempt.of.module, set()).add(attempt.of.key)
         self._scan_soon()
 
     def _scan_periodically(self) -> None:
@@ -314,14 +379,17 @@ class PersistentCache(Part):
             self._worker.submit(self.scan)
 
     def _obstacles(self) -> list[functions.Obstacle]:
-        from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415
+        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
 
         jax, listing = self._jax, self._watch.listing
         private, flag = self._varying()
-        refused = self._refused.by_reason()
+        refused = {
+            reason: known.UncachedPrograms(*found)
+            for reason, found in self._refused.copy().items()
+        }
         fast = "below_threshold" in refused
-        return obstacles(
-            CacheState(
+        return known.obstacles(
+            known.CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,
@@ -353,11 +421,11 @@ class PersistentCache(Part):
         """Return what keeps other processes from what this one wrote, if known."""
         if self._requests["hit"].value or not self._writes.value:
             return "", None
-        from jaxmon.agent.cache import obstacles as varying  # noqa: PLC0415
+        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
 
-        moment = varying.Moment(os.getpid(), self._started, wall_time())
+        moment = known.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""
-        return varying.varying(path, moment), varying.varying_flag(os.environ, moment)
+        return known.varying(path, moment), known.varying_flag(os.environ, moment)
 
 
 def _tallies() -> dict[str, Tally]:

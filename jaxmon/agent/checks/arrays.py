@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
@@ -15,13 +17,7 @@ _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
 
 
 class Pending:
-    """
-    Arrays of one call, for a `Watcher`.
-
-    Args:
-        arrays: those to wait for.
-        read: called once all are ready, or deleted.
-    """
+    """Arrays of one call, for a `Watcher`, to be *read* once they are ready."""
 
     def __init__(self, arrays: Sequence[Any], read: Callable[[], None]) -> None:
         self._arrays = arrays
@@ -53,8 +49,6 @@ def array_of(leaf: Any) -> Any:
     Raises:
         Exception: it was deleted meanwhile, or what computed it failed.
     """
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     # A new array object: the program's own would cache the copy.
     return np.asarray(leaf.addressable_data(0))
 
@@ -70,11 +64,9 @@ def arrays_in(jax: Any, tree: Any) -> list[Any]:
 
 def unready_until(jax: Any, tree: Any, stopped: Event) -> float | None:
     """
-    Wait for the arrays in *tree*; return the `time.monotonic` when they were last seen
-    unready, 0 if never, and `None` if *stopped* meanwhile.
+    Wait for *tree*; return when it was last seen unready, `None` if *stopped*.
 
-    A thread that is blocked inside JAX at interpreter exit crashes the process and
-    changes its exit code.
+    A thread that is blocked inside JAX at interpreter exit crashes the process.
     """
     arrays, pause, unready = arrays_in(jax, tree), _FIRST_PAUSE, 0.0
     while not all(map(is_ready_or_deleted, arrays)):

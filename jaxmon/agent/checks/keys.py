@@ -43,9 +43,8 @@ _PAUSE = 0.1
 class _KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
-    def __init__(self) -> None:
-        self.value = b""
-        self.samples = self.since = self.last = 0
+    value = b""
+    samples = since = last = 0
 
     def add(self, value: bytes, call: int) -> None:
         """Add the *value* in a *call*."""
@@ -56,14 +55,7 @@ class _KeyCount:
 
 
 class _Line:
-    """
-    A line that draws outside of jitted functions.
-
-    Attributes:
-        draws: how often.
-        key: of the draws whose key was read.
-        read: when one was read last.
-    """
+    """A line that draws outside of jitted functions, and the keys read there."""
 
     def __init__(self) -> None:
         self.draws = 0
@@ -72,12 +64,7 @@ class _Line:
 
 
 class KeyPart(Part):
-    """
-    Compares the PRNG keys that a function is called with.
-
-    Args:
-        watcher: the thread that reads them.
-    """
+    """Compares the PRNG keys that a function is called with."""
 
     name = SITE
 
@@ -102,11 +89,9 @@ class KeyPart(Part):
 
     def _drew(self, place: str, key: Any, weight: int) -> None:
         """Note that the line *place* draws from *key*, once or more often."""
-        line = self._lines.get(place)
-        if line is None:
-            if len(self._lines) >= _MOST_LINES:
-                return
-            line = self._lines[place] = _Line()
+        if place not in self._lines and len(self._lines) >= _MOST_LINES:
+            return
+        line = self._lines.setdefault(place, _Line())
         line.draws += weight
         now = monotonic()
         if now - line.read >= _PAUSE:
@@ -115,11 +100,16 @@ class KeyPart(Part):
             self._watcher.submit(Pending([key], read))
 
     def _read_drawn(self, count: _KeyCount, draws: int, key: Any) -> None:
+        for value in self._values([key]):
+            count.add(value, draws)
+
+    def _values(self, keys: Sequence[Any]) -> list[bytes]:
+        """Return the values of *keys*, none if one cannot be read."""
         try:
             with reading(self._jax):
-                count.add(array_of(key).tobytes(), draws)
-        except Exception:  # noqa: BLE001 - deleted
-            return
+                return [array_of(key).tobytes() for key in keys]
+        except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+            return []
 
     def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
         """Note from which keys the program *jaxpr* draws."""
@@ -133,9 +123,8 @@ class KeyPart(Part):
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return
-        if any(drawn) and (
-            function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
-        ):
+        known = function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
+        if any(drawn) and known:
             self._drawn[function] = drawn
 
     def sampled(self, sample: Sample) -> None:
@@ -163,33 +152,23 @@ class KeyPart(Part):
         """Return how long each line has had the same key."""
         return tuple(
             [
-                Draws(
-                    place,
-                    draws=line.draws,
-                    samples=line.key.samples,
-                    same=line.key.last - line.key.since + 1,
-                )
+                Draws(place, line.draws, key.samples, key.last - key.since + 1)
                 for place, line in self._lines.copy().items()
-                if line.key.samples
+                if (key := line.key).samples
             ]
         )
 
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
-        longest = [
-            (function.name, max(seen, key=lambda key: key.samples))
-            for function, seen in self._seen.copy().items()
-        ]
-        return {
-            name: facts.Keys(samples=key.samples, calls=key.last - key.since + 1)
-            for name, key in longest
-        }
+        found = {}
+        for function, seen in self._seen.copy().items():
+            key = max(seen, key=lambda key: key.samples)
+            calls = key.last - key.since + 1
+            found[function.name] = facts.Keys(samples=key.samples, calls=calls)
+        return found
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
-        try:
-            with reading(self._jax):
-                values = [array_of(key).tobytes() for key in keys]
-        except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+        if not (values := self._values(keys)):
             return
         seen = self._seen.setdefault(function, [])
         seen.extend(_KeyCount() for _ in values[len(seen) :])

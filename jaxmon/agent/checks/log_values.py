@@ -32,13 +32,7 @@ _SAVINGS = 2000
 
 
 class LoggedValues(Part):
-    """
-    Keeps logged arrays until they are ready, then reads them on a thread of the agent.
-
-    Args:
-        values: where the program logs, and where the results go.
-        watcher: the thread that reads.
-    """
+    """Keeps arrays that the program logs, and reads them on our thread once ready."""
 
     name = SITE
 
@@ -145,14 +139,7 @@ class LoggedValues(Part):
         return done
 
     def _kept(self, name: str, value: Any) -> Any:
-        """
-        Return *value* as it is kept: an array, else a float. The program may change a
-        NumPy array.
-
-        Raises:
-            TypeError: it is not a number, or is being traced.
-            ValueError: it has several elements, or none.
-        """
+        """Return *value* as it is kept, an array or a float; errors as of `take`."""
         if not isinstance(value, self._jax.Array):
             return float(value)
         if not is_pollable(value):

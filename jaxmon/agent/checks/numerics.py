@@ -20,6 +20,8 @@ from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.checks.states import States
@@ -48,16 +50,7 @@ _NEVER_FINITE = 3
 
 
 class OutputReading(NamedTuple):
-    """
-    One output, read.
-
-    Attributes:
-        size: number of values.
-        finite: how many of them are finite.
-        nan: whether there is a NaN.
-        value: the value of a scalar, else `None`.
-        differs: whether it has copies on several devices, and two of them differ.
-    """
+    """One output, read; *value* of a scalar; whether its copies on devices differ."""
 
     size: int
     finite: int
@@ -72,21 +65,13 @@ class OutputHistory:
 
     Attributes:
         name: where it is in what the function returns, such as ``[1]['loss']``.
-        scalar: whether it has one element.
-        samples: how often it was read.
         last_finite: call and value of the last sample that had only finite values; the
             value is `None` unless it is a scalar.
         lost: call and Unix time of the first sample since then without a finite value.
         run: number of these samples, up to the latest.
         nan: whether the latest of these had a NaN.
-        recovered: how often finite values came back.
         differed: number of samples, up to the latest, in which copies differed.
     """
-
-    __slots__ = (
-        *("differed", "last_finite", "lost", "name", "nan", "recovered", "run"),
-        *("samples", "scalar"),
-    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -144,22 +129,11 @@ class OutputHistory:
 
 
 class Outputs:
-    """
-    The outputs of one function that are read. Written by one thread only.
-
-    Attributes:
-        checked: number of values read.
-        nonfinite: how many were not finite.
-        was_finite: whether all values of the latest sample were.
-        held: outputs of which the program held NaN when it ended.
-    """
-
-    __slots__ = ("_histories", "checked", "held", "nonfinite", "was_finite")
+    """The outputs of a function, for one thread, and what it *held* at the end."""
 
     def __init__(self) -> None:
         self._histories: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
-        self.checked = 0
-        self.nonfinite = 0
+        self.checked = self.nonfinite = 0
         self.was_finite = True
         self.held: list[facts.Output] = []
 
@@ -171,10 +145,7 @@ class Outputs:
         return outputs or ()
 
     def end(self, names: Collection[str], where: str) -> None:
-        """
-        Note that the program held NaN at its end, made by a call *where*, of one of the
-        outputs *names*, if all of these were finite.
-        """
+        """Note that the program held NaN, of one of *names*, if all were finite."""
         every = {o.name: o for outputs in self._histories.values() for o in outputs}
         found = [every[name] for name in names if name in every]
         finite = [o.last_finite for o in found if o.last_finite and not o.state]
@@ -210,12 +181,7 @@ _STRUCTURES = 1000
 
 
 class NumericsPart(Part):
-    """
-    Detects outputs that became non-finite, and promotions to float64.
-
-    Args:
-        watcher: the thread that reads outputs.
-    """
+    """Detects outputs that became non-finite, and promotions to float64."""
 
     name = "numerics"
 
@@ -240,7 +206,6 @@ class NumericsPart(Part):
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
             context.observers.returned.append(self.returned)
-            context.observers.lowered.append(self._states.lowered)
 
     def sampled(self, sample: Sample) -> None:
         """Have the small outputs of *sample* read once they are ready."""
@@ -248,10 +213,7 @@ class NumericsPart(Part):
         self._states.sampled(sample)
 
     def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
-        """
-        Have the small outputs of a call that left the fast path read: the first call of
-        a function shows what it returns while nothing has gone wrong.
-        """
+        """Have outputs read of a call that missed: the first shows what is right."""
         if not self._budget.covers():
             return  # should it be called often, samples are read
         now = monotonic()
@@ -266,14 +228,14 @@ class NumericsPart(Part):
         began = thread_time()
         outputs = self._outputs.setdefault(function, Outputs())
         histories = outputs.of(tuple([name for name, _ in leaves]))
-        total = bad = 0
         with reading(self._jax):
             found = [_reading(leaf) for _, leaf in leaves]
-        for output, value in zip(histories, found, strict=False):
-            if value is not None:
-                output.add(value, call)
-                total += value.size
-                bad += value.size - value.finite
+        pairs = zip(histories, found, strict=False)
+        known = [(output, value) for output, value in pairs if value is not None]
+        for output, value in known:
+            output.add(value, call)
+        total = sum(value.size for _, value in known)
+        bad = total - sum(value.finite for _, value in known)
         outputs.checked += total
         outputs.nonfinite += bad
         if bad and outputs.was_finite:
@@ -311,8 +273,7 @@ class NumericsPart(Part):
 
     def _held(self) -> dict[_Kind, list[tuple[OutputReading, str]]]:
         """
-        Return the results of cached calls that are live and can be read at once, by
-        kind, the newest first, with the lines of the calls; none if they are too many.
+        Return live results of cached calls, by kind, the newest first, with lines.
         """
         held: dict[_Kind, list[tuple[OutputReading, str]]] = {}
         until = perf_counter() + _LOOK_SECONDS
@@ -434,8 +395,6 @@ class NumericsPart(Part):
 
 def _reading(leaf: Any) -> OutputReading | None:
     """Return what is in *leaf*, `None` if it was deleted or its program failed."""
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     try:
         values, differs = array_of(leaf), leaf.size <= _ELEMENTS and _differs(leaf)
     except Exception:  # noqa: BLE001 - as it is wherever the program reads it
@@ -450,10 +409,7 @@ def _reading(leaf: Any) -> OutputReading | None:
 
 
 def _differs(leaf: Any) -> bool:
-    """
-    Return whether *leaf* is replicated, and its copies on the first and the last device
-    of this process have different bytes.
-    """
+    """Return whether copies on the first and the last device have different bytes."""
     if not leaf.is_fully_replicated or len(leaf.sharding.addressable_devices) == 1:
         return False
     last = leaf.addressable_shards[-1].data

@@ -16,6 +16,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxmon.agent.checks.arrays import reading
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.arrays import underlying_array
@@ -139,12 +141,7 @@ _FLOATS = ("float", "bfloat")
 
 
 def compare(first: Any, other: Any) -> tuple[int, float, float, int | None] | None:
-    """
-    Return the number of differing elements and the largest absolute difference,
-    relative difference and distance in ulp; `None` if every bit is the same.
-    """
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
+    """Return how many elements differ, and by how much: absolute, relative, ulp."""
     if first.tobytes() == other.tobytes():
         return None
     first, other = np.atleast_1d(first), np.atleast_1d(other)
@@ -169,8 +166,6 @@ def compare(first: Any, other: Any) -> tuple[int, float, float, int | None] | No
 
 def _is_number(dtype: Any) -> bool:
     """Return whether *dtype* is numeric, with at most 64 bits (complex: 128)."""
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     if dtype.kind == "V":  # ml_dtypes are numeric, records are not
         return dtype.type is not np.void
     return dtype.kind in "biufcmM" and dtype.itemsize <= (
@@ -181,8 +176,6 @@ def _is_number(dtype: Any) -> bool:
 def _compare_complex(
     first: Any, other: Any
 ) -> tuple[int, float, float, int | None] | None:
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     bits = np.dtype(f"u{first.dtype.itemsize // 2}")
     parts = [
         compare(np.ascontiguousarray(part(first)), np.ascontiguousarray(part(other)))
@@ -199,8 +192,6 @@ def _compare_complex(
 
 
 def _distances(first: Any, other: Any) -> tuple[float, float]:
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     if first.dtype.kind in "iu" and first.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
         # Their difference may overflow their type.
         larger = np.maximum(first, other).astype(np.float64)
@@ -225,8 +216,6 @@ def _distances(first: Any, other: Any) -> tuple[float, float]:
 
 def _ulp(array: Any, other: Any) -> int:
     """Return the largest distance between two arrays of sign-magnitude bit patterns."""
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     sign = np.uint64(1 << (array.dtype.itemsize * 8 - 1))
 
     def ordered(bits: Any) -> Any:
@@ -239,14 +228,7 @@ def _ulp(array: Any, other: Any) -> int:
 
 
 class _Part(NamedTuple):
-    """
-    What one device holds of an array; of other arrays, all of it.
-
-    Attributes:
-        device: its id, `None` if no device holds it.
-        place: where in the whole array; equal for replicas.
-        data: a NumPy array.
-    """
+    """What a device holds of an array, at a *place*; of others, all of it."""
 
     device: int | None
     place: Hashable
@@ -254,15 +236,7 @@ class _Part(NamedTuple):
 
 
 class HostLeaf(NamedTuple):
-    """
-    A leaf on the host: parts of an array, or the object itself.
-
-    Attributes:
-        dtype: of an array, else the name of its type.
-        shape: of an array.
-        parts: of an array, by device.
-        value: what is no array.
-    """
+    """A leaf on the host: *parts* of an array, by device, or the object itself."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -351,8 +325,6 @@ class HostLeaf(NamedTuple):
 
 def host_leaf(jax: Any, leaf: Any) -> HostLeaf:
     """Return *leaf* on the host; blocks until its devices are done."""
-    import numpy as np  # noqa: PLC0415 - this package loads without it
-
     if isinstance(leaf, jax.Array):
         array = underlying_array(leaf)
         # New array objects: the program's own would cache the copy.

@@ -10,11 +10,11 @@ it that counts, and becomes negative, wraps around.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any
+
+import numpy as np
 
 from jaxmon import interrupts
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
@@ -48,13 +48,7 @@ _GROWTH, _EVEN, _UNEVEN = 8, 2, 5
 
 
 class StateHistory:
-    """
-    The state that a function returns, by digests of what is read of it.
-
-    Attributes:
-        names: where it is in what the function returns.
-        counts: integers in it that count what is not finite, by name.
-    """
+    """The state that a function returns, by digests, and its *counts* of NaN."""
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()
@@ -107,8 +101,6 @@ class NarrowState:
 
     def explain(self) -> facts.Output | None:
         """Return from which size on elements do not change, if smaller ones do."""
-        import numpy as np  # noqa: PLC0415 - this package loads without it
-
         if self._samples < _UNCHANGED or self._last - self._first < _UNCHANGED_CALLS:
             return None
         sizes = np.abs(self._latest.astype(np.float32))
@@ -167,14 +159,7 @@ class CountHistory:
 
 
 class States:
-    """
-    Reads some of the states that sampled calls return.
-
-    Args:
-        watcher: the thread that reads them.
-        is_float: returns whether a leaf has floating-point values, at most so many.
-        names: returns where in what a function returns each of its leaves is.
-    """
+    """Reads some of the states that sampled calls return, of leaves that *is_float*."""
 
     def __init__(
         self,
@@ -191,14 +176,6 @@ class States:
         self._names = names
         self._histories: dict[Function, StateHistory] = {}
         self._kept: dict[tuple[Any, ...], NarrowState | CountHistory] = {}
-        # JAX keeps what it has traced for as long as it may compile it again.
-        self._programs: dict[Function, Callable[[], Any]] = {}
-
-    def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
-        """Refer to the program of *function* that JAX lowers."""
-        del frame
-        if jaxpr is not None:
-            self._programs[function] = weakref.ref(jaxpr)
 
     def sampled(self, sample: Sample) -> None:
         """Have some of the state read that *sample* returned."""
@@ -255,7 +232,7 @@ class States:
             lost = history.explain()
             if lost is None:
                 continue
-            jaxpr = self._programs.get(function, bool)()
+            jaxpr = function.lowered()
             where = lines.place_of_output(jaxpr, n, number) if jaxpr else ""
             found.setdefault(function, []).append(lost.replace(name=name, where=where))
         return found

@@ -19,18 +19,10 @@ _DIGITS = 16
 
 # In the first line of a module; omitted if they are 1.
 _PARTITIONS = r", num_partitions=(\d+)"
-
-
 _REPLICAS = r", replica_count=(\d+)"
-
-
 # Backends call libraries for products of matrices.
 _LIBRARY = r'custom-call\([^\n]*custom_call_target="[^"]*(?:gemm|matmul|dot|conv)'
-
-
 _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
-
-
 # An array with more than one element: what an optimizer computes from its count of
 # steps, a scalar, costs nothing.
 _DOUBLES = r"f64\[(?:1,)*(?:[2-9]|1\d)"
@@ -45,11 +37,9 @@ class Hlo(NamedTuple):
             Ignores large constants, which HLO text omits. `None` if this JAX cannot
             print HLO without source lines.
         instructions: their number in all computations, including fused ones.
-        fusions: how many of these are fusions.
         devices: number of devices it runs on, including those of other processes.
         promotes: whether it computes arrays in float64 although no argument is float64.
         double: whether it multiplies matrices of float64, or convolves with them.
-        text: length of the text.
         copy: bytes that a copy of the program takes in memory while it is made.
         copies: those of arguments that each call makes.
         shapes: of what a device has of each argument, and of each result, if there are
@@ -70,13 +60,10 @@ class Hlo(NamedTuple):
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
-    Read the modules of an executable, usually one.
+    Read the modules of an executable, usually one, which are *comparable* if everything
+    that differs between hosts is omitted.
 
     Holds the GIL for about 1 ms per 100 kB of text.
-
-    Args:
-        texts: HLO text of each module.
-        comparable: whether everything that differs between hosts is omitted.
     """
     digest = sha256()
     instructions = fusions = 0

@@ -41,7 +41,6 @@ from jaxmon.indicators import work
 from jaxmon.indicators.endings import End, noting, now
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import get_ident
-from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -58,39 +57,25 @@ SLOW_SECONDS = 1.0
 """What a compile that no request waits for must take to be an event."""
 
 
-def _nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
-
-
 class Compile:
     """
-    One call of ``compile_or_get_cached``.
-
-    Args:
-        function: the function it is counted for.
-        frame: JAX's function that makes the call and reports it.
-        outer: the compile already in progress on this thread.
+    One call of ``compile_or_get_cached``, counted for *function*, made and reported by
+    *frame*, within the *outer* compile of this thread.
 
     Attributes:
         pending: why a call caused it.
-        lowered: returns what JAX has lowered, `None` if that is gone.
-        size: equations of it, once counted: all, most from one line, and that line; and
+        size: its equations, once counted: all, most from one line, and that line; and
             what is done with constants.
         began: when that call started, or it did, on the performance counter.
         started: when it did, without what we looked for before.
-        looked_up: whether the persistent cache was checked.
-        hit: whether the persistent cache had it.
-        built: whether XLA compiled it.
         deaf: whether some of JAX's events were missed.
-        span: its span, if traces are on.
         end: when it finished; empty until then.
     """
 
-    __slots__ = (
-        *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
-        *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
-        *("lowered", "size", "started", "thread"),
-    )
+    pending: PendingCause | None = None
+    size: tuple[int, int, str, Folded | None] | None = None
+    span: CompileSpan | None = None
+    looked_up = hit = built = deaf = False
 
     def __init__(
         self, function: Function, frame: FrameType, outer: Compile | None
@@ -99,15 +84,7 @@ class Compile:
         self.outer = outer
         self.frame = id(frame)
         self.thread = get_ident()
-        self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
-        self.lowered: Callable[[], Any] = _nothing
-        self.size: tuple[int, int, str, Folded | None] | None = None
-        self.looked_up = False
-        self.hit = False
-        self.built = False
-        self.deaf = False
-        self.span: CompileSpan | None = None
         self.end: End = []
         # References to the function that is called, before and after.
         self._references: list[int] = []
@@ -117,10 +94,7 @@ class Compile:
 
     @property
     def age(self) -> float:
-        """
-        Seconds since it started; 0 where the program has replaced the clock by one that
-        returns NaN.
-        """
+        """Seconds since it started; 0 if the program has replaced the clock by NaN."""
         return max(0.0, now() - self.started)
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,21 +162,12 @@ _EFFECTS = {
 
 
 class Miss:
-    """
-    A call currently on the miss path.
+    """A call currently on the miss path, *started* by `time.perf_counter`."""
 
-    Attributes:
-        function: the function called.
-        started: `time.perf_counter` at its start.
-        compiled: whether it compiled anything.
-    """
-
-    __slots__ = ("compiled", "function", "started")
+    compiled = False
 
     def __init__(self, function: Function, started: float) -> None:
-        self.function = function
-        self.started = started
-        self.compiled = False
+        self.function, self.started = function, started
 
 
 class _MissThread(threading.local):
@@ -212,10 +177,7 @@ class _MissThread(threading.local):
 
 
 def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
-    """
-    Return the compiles that are *running*, and how large the first is, once it takes
-    long: on this thread, 1 µs per equation.
-    """
+    """Return what is *running*, and how large the first is: 1 µs per equation."""
     from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
 
     if not running:
@@ -226,7 +188,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
-        if oldest.size is None and (jaxpr := oldest.lowered()) is not None:
+        if oldest.size is None and (jaxpr := oldest.function.lowered()) is not None:
             lines = SourceLineFinder(jax)
             reader = EquationReader(lines, monotonic() + _READ_SECONDS)
             counted = reader.heaviest(jaxpr, oldest.function.place)
@@ -237,26 +199,12 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
 
 
 class CompileThread(threading.local):
-    """
-    What a thread compiles.
-
-    Attributes:
-        latest: the compile that started last and has not been reported.
-        phases: by name, the function traced or lowered last, and its seconds.
-        lowered: the function lowered last, and what returns its jaxpr.
-    """
+    """What a thread compiles, and the seconds of its latest phases."""
 
     latest: Compile | None = None
-    lowered: tuple[Function, Callable[[], Any]] | None = None
 
     def __init__(self) -> None:
         self.phases: dict[str, tuple[Function, float]] = {}
-
-    def begin(self, compile_: Compile) -> None:
-        """Note the latest compile, and what it compiles."""
-        self.latest, lowered = compile_, self.lowered
-        if lowered is not None and lowered[0] is compile_.function:
-            compile_.lowered = lowered[1]
 
     def seconds(self, phase: str, function: Function) -> float | None:
         """Return what the last *phase* took, once; `None` if of another *function*."""
@@ -265,16 +213,7 @@ class CompileThread(threading.local):
 
 
 class Misses(Part):
-    """
-    Observers of the miss path.
-
-    Args:
-        context: shared state of the agent.
-        timeline: attributes compiles to the activity that waits for them.
-
-    Attributes:
-        thread: the calls on the miss path of each thread.
-    """
+    """Observers of the miss path; *thread* has the calls there of each thread."""
 
     name = "misses"
 
@@ -283,8 +222,7 @@ class Misses(Part):
         self._table = context.table
         self._events = context.events
         self._registry = context.registry
-        self._returned = context.observers.returned
-        self._served = context.observers.served
+        self._observers = context.observers
         self._sites = context.sites
         self._timeline = timeline
         self._looked: dict[Function, int] = {}
@@ -327,10 +265,7 @@ class Misses(Part):
     def on_miss(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe the function that JAX runs on every miss, including calls with effects,
-        which always miss, and ahead of time, which is not a call.
-        """
+        """Observe what JAX runs on every miss, also with effects and ahead of time."""
         registered = self._registry.by_code.get(id(frame.f_code))
         serving, entered = frame, registered and registered[0]
         if entered is None:
@@ -396,9 +331,9 @@ class Misses(Part):
             return
         function = miss.function
         if not function.internal:
-            for observe in self._returned:
+            for observe in self._observers.returned:
                 observe(function, functools.partial(outputs_at, frame))
-            for see in self._served:
+            for see in self._observers.served:
                 see(function, executable_of(frame))
         if miss.compiled:
             return
@@ -406,28 +341,14 @@ class Misses(Part):
         if looked >= _LOOKED or function.internal:
             return
         self._looked[function] = looked + 1
-        reason = _why_missed(frame, original)
-        if reason is None or (function, reason.name) in self._reported:
-            return
-        self._reported.add((function, reason.name))
-        self._events.add("miss", function.name, reason.text, reason=reason.name)
+        reason, text = _why_missed(frame, original)
+        if (function, reason) not in self._reported:
+            self._reported.add((function, reason))
+            self._events.add("miss", function.name, text, reason=reason)
 
 
-class MissReason(NamedTuple):
-    """Machine-readable reason and human-readable message."""
-
-    name: str
-    text: str
-
-
-def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | None:
-    """
-    Return why the call served by *frame* missed.
-
-    Args:
-        frame: the frame that requests the data for the fast path.
-        original: JAX's function that decides it.
-    """
+def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, str]:
+    """Return why a call missed; its *frame* asks for the fast path of *original*."""
     from jaxmon.agent.jaxlink.arguments import missed  # noqa: PLC0415 - rarely needed
     from jaxmon.agent.jaxlink.executables import effect_of  # noqa: PLC0415 - likewise
 
@@ -438,7 +359,7 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | 
             "every call takes the slow path, about half a millisecond: the "
             f"function {_EFFECTS[effect]}; nothing is recompiled"
         )
-        return MissReason("effects", text)
+        return "effects", text
     found = list(_numpy(call))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -447,18 +368,16 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | 
             "JAX array was cached, or vice versa; misses once per kind, no "
             "recompile"
         )
-        return MissReason("numpy_argument", text)
+        return "numpy_argument", text
     text = (
         "no compile was needed: compiled ahead of time, or cached for a different "
         "kind of argument (NumPy array, Python number, JAX array)"
     )
-    return MissReason("other", text)
+    return "other", text
 
 
 def _numpy(call: Missed) -> Iterator[str]:
-    """
-    Yield the NumPy arrays among the arguments, including those in plain containers.
-    """
+    """Yield the NumPy arrays among the arguments, also those in plain containers."""
     # Loaded with what finds causes, at the first compile.
     from jaxmon.agent.recompiles.argument_trees import (  # noqa: PLC0415
         names_of,

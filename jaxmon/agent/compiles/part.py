@@ -68,18 +68,7 @@ CAUSES = "causes"
 
 
 class Compiles(Part):
-    """
-    Tracks compiles on all threads.
-
-    Args:
-        context: shared state of the agent.
-        misses: identifies functions, and distinguishes calls from other uses.
-        indicators: requests and activities that wait for compiles.
-        cache: records each lookup in the persistent cache.
-
-    Attributes:
-        deaf: whether events of the last compile were missed.
-    """
+    """Tracks compiles on all threads; is *deaf* if events of the last were missed."""
 
     name = "compiles"
 
@@ -94,12 +83,8 @@ class Compiles(Part):
         self._jax = context.jax
         self._table = context.table
         self._misses = misses
-        self._lowered = context.observers.lowered
-        self._executable = context.observers.executable
-        self._compiled = context.observers.compiled
         self._cache = cache
         self._observers = context.observers
-        self._events = context.events
         self._timeline, self._log = indicators.timeline, indicators.compiles
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
@@ -175,7 +160,7 @@ class Compiles(Part):
             if self._observers.tracer is not None:
                 self._spans.begins(compile_)
             self._unsettled[id(compile_)] = compile_
-            self._thread.begin(compile_)
+            self._thread.latest = compile_
             compile_.started = now()
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -186,9 +171,7 @@ class Compiles(Part):
             raise
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """
-        Observe the function that calls XLA for a program not in the persistent cache.
-        """
+        """Observe the call of XLA for a program not in the persistent cache."""
         del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
@@ -214,25 +197,18 @@ class Compiles(Part):
         frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
-            function = self._phase_function("trace", frame, fun_name)
-            traced = self._observers.tracer is not None
-            ids = self._spans.phase("trace", seconds) if traced else None
-            function.observe_phase("trace", seconds, ids)
-            self._thread.phases["trace"] = function, seconds
+            self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function = self._phase_function("lower", frame, fun_name)
-        traced = self._observers.tracer is not None
-        ids = self._spans.phase("lower", seconds) if traced else None
-        function.observe_phase("lower", seconds, ids)
-        self._thread.phases["lower"] = function, seconds
+        function = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
             if jaxpr is not None:
-                self._thread.lowered = function, weakref.ref(jaxpr)
-            for observe in self._lowered:
+                # JAX keeps it for as long as it may compile it again.
+                function.lowered = weakref.ref(jaxpr)
+            for observe in self._observers.lowered:
                 observe(function, frame, jaxpr)
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
@@ -244,9 +220,11 @@ class Compiles(Part):
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
         frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
-        if compile_ is None or not (compile_.end or _reports(frame, compile_)):
+        if compile_ is None:
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them
+            if executable_at(frame) is None or not _is_on(frame, compile_.frame):
+                return  # this reports another one
             compile_.end.append(now())
         self._thread.latest = compile_.outer
         error = sys.exception()
@@ -260,17 +238,24 @@ class Compiles(Part):
         seconds, xla = self._thread.seconds, compile_.end[0] - compile_.started
         traced, lowered = seconds("trace", function), seconds("lower", function)
         phases = CompilePhases(traced, lowered, xla, compile_.hit)
-        for take in self._executable:
+        for take in self._observers.executable:
             take(function, executable, phases)
 
-    def _phase_function(
-        self, phase: str, frame: FrameType, fun_name: str | None
+    def _observe_phase(
+        self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
     ) -> Function:
+        """Observe what *frame* reports; return the function whose phase it is."""
         served = self._serving.now(phase)
         if served is not None:
-            return served[0].function
-        program = program_at(frame)
-        return self._function(program, fun_name or program.name)
+            function = served[0].function
+        else:
+            program = program_at(frame)
+            function = self._function(program, fun_name or program.name)
+        traced = self._observers.tracer is not None
+        ids = self._spans.phase(phase, seconds) if traced else None
+        function.observe_phase(phase, seconds, ids)
+        self._thread.phases[phase] = function, seconds
+        return function
 
     @functools.cached_property
     def _spans(self) -> CompileSpans:
@@ -289,11 +274,10 @@ class Compiles(Part):
 
     def collect(self) -> list[Family]:
         """
-        Return the metrics of finished compiles, of recompiles and of those in progress.
+        Return the metrics of compiles and recompiles.
 
-        User functions have every cause from the start, at 0, so that a rate covers the
-        first recompile. JAX's own functions recompile by design and have only the
-        causes that occurred.
+        User functions have every cause from the start, so that a rate covers the first
+        recompile. JAX's own recompile by design and have only those that occurred.
         """
         self.settle()
         running, oldest, _ = self.in_progress()
@@ -362,10 +346,7 @@ class Compiles(Part):
     # --- inside ------------------------------------------------------------------
 
     def _finder(self) -> CauseFinder | None:
-        """
-        Return what finds causes, `None` if it cannot be loaded, which the first compile
-        does: many programs import JAX and never compile.
-        """
+        """Return what finds causes, loaded at the first compile, if it can be."""
         if not self._finders:
             try:
                 from jaxmon.agent.recompiles.finder import CauseFinder  # noqa: PLC0415
@@ -388,9 +369,7 @@ class Compiles(Part):
             self._remember(jitted, miss.function)
 
     def _outside_of_calls(self, frame: FrameType, outer: Compile | None) -> Compile:
-        """
-        Return the compile called by *frame*, ahead of time or under a transformation.
-        """
+        """Return the compile called by *frame*, ahead of time or transformed."""
         finder = self._finder()
         found = finder and finder.transformed(frame)
         function = None
@@ -446,20 +425,13 @@ class Compiles(Part):
         if compile_.span is not None:
             ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
         if cause is None and not failed:
-            add_event(self._events, compile_, looked_up=looked_up)
+            add_event(self._context.events, compile_, looked_up=looked_up)
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)
 
     def _function(self, program: StackProgram, name: str | None) -> Function:
-        """
-        Return the function that *program* belongs to, ``unknown`` if JAX does not
-        identify it: a guess would be misattributed.
-
-        Args:
-            program: information from the stack.
-            name: JAX's name of it, ``f`` or ``jit(f)``.
-        """
+        """Return whose *program* it is, ``unknown`` rather than a guess."""
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
             self._remember(program.jitted, function)
@@ -469,7 +441,7 @@ class Compiles(Part):
         return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
-        for see in self._compiled:
+        for see in self._observers.compiled:
             see(function, jitted)
         source = source_location(jitted.source)
         if source is None:
@@ -478,13 +450,6 @@ class Compiles(Part):
             self._sources[source] = function
         elif self._sources.get(source) is not function:
             self._sources[source] = None
-
-
-def _reports(frame: FrameType, compile_: Compile) -> bool:
-    """
-    Return whether *frame*, in which JAX reports a finished compile, reports this one.
-    """
-    return executable_at(frame) is not None and _is_on(frame, compile_.frame)
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.hlo import read_hlo
+from jaxmon.agent.compiles.hlo import Hlo, read_hlo
 from jaxmon.agent.context import Context
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
@@ -84,17 +84,8 @@ _CONSTANTS: dict[str, tuple[Callable[..., Any], Callable[..., float]]] = {
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 
-def _nothing() -> None:
-    """Return the jaxpr of a program of which none was seen."""
-
-
 class _Record:
     """The programs of one function."""
-
-    __slots__ = (
-        *("contents", "double", "figures", "fingerprint", "finished", "is_read"),
-        *("programs", "samples", "seen", "shapes"),
-    )
 
     def __init__(self) -> None:
         self.programs = 0
@@ -123,9 +114,7 @@ class _Record:
     def add(self, fingerprint: str | None) -> None:
         """Count a program unless it is already known."""
         self.is_read, self.samples = True, {}
-        if fingerprint is None:
-            return
-        if fingerprint not in self.seen:
+        if fingerprint is not None and fingerprint not in self.seen:
             self.programs += 1
             if len(self.seen) < _REMEMBERED:
                 self.seen.add(fingerprint)
@@ -133,8 +122,19 @@ class _Record:
     def samples_of(self, name: str) -> dict[str, Sample]:
         """Return what is exported of it, by metric, for the function *name*."""
         found = self.samples
-        if not found:
-            found.update(_samples(name, self))
+        if found:
+            return found
+        if self.is_read:
+            programs = catalog.PROGRAMS
+            found[programs.name] = (series(programs, name), self.programs)
+        if self.fingerprint is not None:
+            info = catalog.PROGRAM_INFO
+            found[info.name] = (series(info, name, self.fingerprint), 1)
+        # All have the same label; for each compile, escaping it ten times would count.
+        labels = labels_text(("function",), (name,))
+        for figure, metric in _METRICS.items():
+            if (value := self.figures.get(figure)) is not None:
+                found[metric.name] = (f"{metric.name}{{{labels}}}", value)
         return found
 
 
@@ -143,11 +143,6 @@ class Programs(Part):
     Analyses executables off the compiling thread.
 
     For JAX's own functions only the number of programs is kept.
-
-    Args:
-        context: shared state of the agent.
-        loaded: learns about each program.
-        utilization: counts the FLOPs of each.
     """
 
     name = "programs"
@@ -187,27 +182,19 @@ class Programs(Part):
         return {"program": self._worker.refused.value}
 
     def take(self, function: Function, executable: Any, phases: CompilePhases) -> None:
-        """
-        Queue an executable just compiled or loaded; called on the compiling thread.
-
-        Args:
-            function: the function compiled.
-            executable: XLA's loaded executable; kept until analysed, half a second.
-            phases: what that took.
-        """
+        """Queue an *executable* on the compiling thread; kept for half a second."""
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
         # What was known of another that had this identity.
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
-        if not function.is_users:
-            self._leave(identity, SeenCompile(function, now, phases, _nothing))
-            return
         # JAX keeps what it has traced for as long as it may compile it again.
-        jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+        jaxpr = type(None) if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
         program = SeenCompile(function, now, phases, jaxpr)
         job = functools.partial(self._analyse, program, executable, lowered)
-        if self._worker.submit(job):
+        if not function.is_users:
+            self._leave(identity, program)
+        elif self._worker.submit(job):
             self._queued.add()
         else:
             self._utilization.dropped_program(function)
@@ -219,11 +206,13 @@ class Programs(Part):
     def refresh(self, *, asked: bool) -> None:
         """Read all programs now: a report of a short run has them, too."""
         del asked
-        self._wait_for_all(_ASKED_SECONDS)
+        self.finish(_ASKED_SECONDS)
 
     def finish(self, timeout: float) -> None:
-        """Wait until all programs have been read, at most *timeout* seconds."""
-        self._wait_for_all(timeout)
+        """Have all programs read, and wait for that at most *timeout* seconds."""
+        if self._unread:
+            self._worker.submit(self._read_all)
+        self._worker.drain(timeout)
 
     def stop(self) -> None:
         """Drop the queue."""
@@ -235,14 +224,11 @@ class Programs(Part):
         return Explanation(functions={"program": self._explained})
 
     def _explained(self) -> dict[str, facts.Program]:
-        self._wait_for_all(_ASKED_SECONDS)
+        self.finish(_ASKED_SECONDS)
         return self.snapshot()
 
     def snapshot(self) -> dict[str, facts.Program]:
-        """
-        Return the latest program of each function by label; as in `collect`, those just
-        compiled are analysed for it.
-        """
+        """Return the latest program of each function, analysed now if it is new."""
         found = {}
         for function, record in self._latest().items():
             if not function.internal:
@@ -260,10 +246,7 @@ class Programs(Part):
         return found
 
     def spanning(self) -> list[Function]:
-        """
-        Return the functions whose latest program also runs on devices of other
-        processes. Takes microseconds.
-        """
+        """Return the functions that also run on devices of other processes, in µs."""
         local = local_devices(self._jax)
         return [
             function
@@ -272,10 +255,7 @@ class Programs(Part):
         ]
 
     def collect(self) -> list[Family]:
-        """
-        Return the number of programs, and the statistics of the latest; those just
-        compiled are analysed for it.
-        """
+        """Return the number of programs and the latest's statistics, analysed now."""
         records = self._latest()
         found = [
             record.samples_of(function.name) for function, record in records.items()
@@ -385,8 +365,7 @@ class Programs(Part):
 
     def _described(self, program: SeenCompile, executable: Any) -> dict[str, float]:
         """
-        Read a *program*; return its figures, which are those of the function if it is
-        the latest one.
+        Read a *program*; return its figures, also of the function if it is latest.
         """
         began = thread_time()
         function, finished = program.function, program.finished
@@ -395,40 +374,30 @@ class Programs(Part):
             texts = executables.texts(executable, options)
             text = read_hlo(texts, comparable=options is not None)
         except RuntimeError:  # deleted since, or its backend shows no HLO
-            text = None
+            text = Hlo(None, 0, 0)
         record = self._records.setdefault(function, _Record())
-        record.add(None if text is None else text.fingerprint)
+        record.add(text.fingerprint)
         figures: dict[str, float] = {}
         if function.is_users:
             is_latest = record.finished == finished
             if is_latest:
                 figures = executables.facts(executable)
-            if text is not None:
-                figures["instructions"] = text.instructions
-                figures["fusions"] = text.fusions
-                figures["devices"] = text.devices
-            if text is not None and text.promotes:
-                for see in self._promotion:
-                    see(function)
+            if text.text:
+                names = ("instructions", "fusions", "devices")
+                figures |= {name: getattr(text, name) for name in names}
+            for see in self._promotion if text.promotes else ():
+                see(function)
             if is_latest:
-                record.fingerprint = None if text is None else text.fingerprint
-                record.double |= text is not None and text.double
-                record.shapes = text.shapes if text else ()
-                copies = text.copies if text else ()
+                record.fingerprint, record.shapes = text.fingerprint, text.shapes
+                record.double |= text.double
                 accessed = figures.get("accessed_bytes")
-                self._copies.note(function, copies, executable, accessed)
+                self._copies.note(function, text.copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
-        if text is not None:
+        if text.text:
             found = LoadedProgram(program, text.text, text.copy, figures)
             self.loaded.note(executable, found)
         self._budget.spend(began)
         return figures
-
-    def _wait_for_all(self, seconds: float) -> None:
-        """Have all programs read, and wait for it at most so long."""
-        if self._unread:
-            self._worker.submit(self._read_all)
-        self._worker.drain(seconds)
 
     def _read_all(self) -> None:
         """Read what is left, and still loaded."""
@@ -456,19 +425,3 @@ class Programs(Part):
             if self._records[function].finished == program.finished:
                 self._note_jaxpr(function, program.jaxpr())
                 self._utilization.place(function, executable, facts)
-
-
-def _samples(name: str, record: _Record) -> dict[str, Sample]:
-    found: dict[str, Sample] = {}
-    if record.is_read:
-        programs = catalog.PROGRAMS
-        found[programs.name] = (series(programs, name), record.programs)
-    if record.fingerprint is not None:
-        info = catalog.PROGRAM_INFO
-        found[info.name] = (series(info, name, record.fingerprint), 1)
-    # All have the same label; for each compile, escaping it ten times would count.
-    labels = labels_text(("function",), (name,))
-    for figure, metric in _METRICS.items():
-        if (value := record.figures.get(figure)) is not None:
-            found[metric.name] = (f"{metric.name}{{{labels}}}", value)
-    return found

@@ -31,8 +31,7 @@ class CompileSpans:
 
     def phase(self, name: str, seconds: float) -> SpanIds | None:
         """
-        Note a phase that has just ended, after *seconds*; return the ids of the span of
-        the request or step that waits for it.
+        Note a phase that just ended; return the ids of the span that waits for it.
         """
         tracer = self._observers.tracer
         if tracer is None:
@@ -67,15 +66,7 @@ class CompileSpans:
     def ended(
         self, compile_: Compile, outcome: str, cause: str | None, *, looked_up: bool
     ) -> SpanIds | None:
-        """
-        Make the spans of *compile_*; return the ids of the outermost.
-
-        Args:
-            compile_: the compile.
-            outcome: one of `catalog.OUTCOMES`.
-            cause: why the function was recompiled; `None` if it was not.
-            looked_up: whether a persistent cache was checked.
-        """
+        """Make the spans of *compile_*; return the ids of the outermost."""
         tracer, span = self._observers.tracer, compile_.span
         if tracer is None or span is None:
             return None

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass, name_of
+from jaxmon.agent.inspection import (
+    ABSENT,
+    field_of,
+    found_in,
+    is_subclass,
+    name_of,
+    partial_parts,
+)
 from jaxmon.agent.recompiles.value_inspection import static_keys
 from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
@@ -28,23 +35,12 @@ _DEEP = 32
 
 _REST = inspect.CO_VARARGS
 
-# Of the class itself, whatever a subclass overrides.
-_FUNC = functools.partial.func.__get__
-_ARGS = functools.partial.args.__get__
-_KEYWORDS = functools.partial.keywords.__get__
-
 
 class Node(NamedTuple):
     """
-    One node of an argument's tree.
-
-    Attributes:
-        name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
-        identity: distinguishes classes of the same name, and static parts.
-        static: the static part.
-        keys: key of each child; `None` if only its class knows them.
-        children: child nodes.
-        leaves: number of leaves below.
+    One node of an argument's tree: its *name*, as ``dict``, that of a class or ``*``
+    for a leaf; an *identity* for classes of one name, and static parts; no *keys* if
+    only its class knows them.
     """
 
     name: str
@@ -68,49 +64,32 @@ class Argument(NamedTuple):
 
 
 def names_of(parameters: Parameters, count: int) -> list[str]:
-    """
-    Return the names of the first *count* positional arguments: ``x``, ``args[1]``.
-    """
+    """Return the names of the first *count* positional arguments: ``x``, ``y[1]``."""
     found = list(parameters.positional[:count])
-    left = count - len(found)
-    if not left:
-        return found
     # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
-    rest = parameters.rest or "args"
-    return found + [f"{rest}[{first + number}]" for number in range(left)]
+    numbers = range(first, first + count - len(found))
+    return found + [f"{parameters.rest or 'args'}[{number}]" for number in numbers]
 
 
 def arguments_of(
     tree: Any, names: Sequence[str], statics: list[tuple[str, Value]]
 ) -> tuple[Argument, ...]:
-    """
-    Return the arguments in *tree*, positional and keyword.
-
-    Args:
-        tree: JAX's tree of a tuple and a dict.
-        names: names of the positional arguments.
-        statics: receives the static parts of nodes, with their class.
-    """
+    """Return the arguments in *tree*; *statics* receives static parts of nodes."""
     positional, named = tree.children()
-    found = []
-    for name, child in zip(names, positional.children(), strict=True):
-        node = LEAF if child.node_data() is None else node_of(child, statics)
-        found.append(Argument(name, by_name=False, node=node))
     data = named.node_data()
-    for name, child in zip(data[1] if data else (), named.children(), strict=True):
-        found.append(Argument(name, by_name=True, node=node_of(child, statics)))
+    found = []
+    for by_name, several, part in (
+        (False, names, positional),
+        (True, data[1] if data else (), named),
+    ):
+        for name, child in zip(several, part.children(), strict=True):
+            found.append(Argument(name, by_name, node_of(child, statics)))
     return tuple(found)
 
 
 def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
-    """
-    Return JAX's tree as nodes.
-
-    Args:
-        tree: any subtree.
-        statics: receives the static parts of nodes, with their class.
-    """
+    """Return JAX's *tree* as nodes; *statics* as in `arguments_of`."""
     data = tree.node_data()
     if data is None:
         return LEAF
@@ -121,12 +100,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     if tree.num_nodes == leaves + 1:  # children that are leaves, often thousands
         children = (LEAF,) * leaves
     else:
-        children = tuple(
-            [
-                LEAF if child.node_data() is None else node_of(child, statics)
-                for child in tree.children()
-            ]
-        )
+        children = tuple([node_of(child, statics) for child in tree.children()])
     if kind is tuple or kind is list:
         return Node(kind.__name__, (), None, _numbers(len(children)), children, leaves)
     if kind is dict:
@@ -164,7 +138,6 @@ _STRINGS = {id(str)}
 # By the number of keys, those of the latest dict with their texts: the next call has
 # the same ones.
 _KEYS: dict[int, tuple[list[Any], tuple[str, ...]]] = {}
-_NUMBERS: dict[int, tuple[str, ...]] = {}
 
 
 def _keys(keys: list[Any]) -> tuple[str, ...]:
@@ -181,26 +154,13 @@ def _keys(keys: list[Any]) -> tuple[str, ...]:
     return found
 
 
+@functools.lru_cache(maxsize=100)
 def _numbers(count: int) -> tuple[str, ...]:
-    found = _NUMBERS.get(count)
-    if found is None:
-        found = tuple(f"[{number}]" for number in range(count))
-        if len(_NUMBERS) < 100:  # noqa: PLR2004 - few lengths are used again and again
-            _NUMBERS[count] = found
-    return found
+    return tuple(f"[{number}]" for number in range(count))
 
 
 class Parameters(NamedTuple):
-    """
-    Parameters of a callable.
-
-    Attributes:
-        positional: names of positional parameters, in order.
-        required: how many of these have no default.
-        rest: name of the ``*args`` parameter, `None` if there is none.
-        named: whether it has a ``**kwargs`` parameter.
-        keywords: names of keyword-only parameters.
-    """
+    """Parameters of a callable: the *required* positional ones, ``*rest``, *named*."""
 
     positional: tuple[str, ...] = ()
     required: int = 0
@@ -213,16 +173,8 @@ def parameters_of(
     fun: object, count: int = 0, keywords: Collection[str] = ()
 ) -> Parameters:
     """
-    Return the parameters of *fun*; never raises, and runs no user code.
-
-    A callable whose only positional parameter is ``*args``, as created by `jax.grad`
-    and most decorators, is assumed to pass them through to the wrapped function, if
-    that accepts them.
-
-    Args:
-        fun: any callable.
-        count: number of positional arguments in the call.
-        keywords: names of keyword arguments in the call.
+    Return the parameters of *fun*; never raises, and runs no user code. One that takes
+    ``*args`` only, as of `jax.grad`, passes them to what it wraps, if that takes them.
     """
     if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
         return _of_code(fun, 0)  # the common case
@@ -231,9 +183,9 @@ def parameters_of(
     for _ in range(_DEEP):
         while True:
             if is_subclass(type(fun), functools.partial):
-                given += len(_ARGS(fun))
-                by_name.update(_KEYWORDS(fun))
-                fun = _FUNC(fun)
+                fun, args, bound = partial_parts(fun)
+                given += len(args)
+                by_name.update(bound)
             elif type(fun) is types.MethodType:
                 given += 1
                 fun = fun.__func__
@@ -251,10 +203,7 @@ def parameters_of(
 
 
 def _direct(fun: Any, given: int) -> Parameters:
-    """
-    Return the parameters of *fun* itself, regardless of what it wraps, after *given*
-    arguments.
-    """
+    """Return the parameters of *fun*, whatever it wraps, after *given* arguments."""
     if type(fun) is types.FunctionType:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:
@@ -297,10 +246,7 @@ def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
 
 
 def _takes(parameters: Parameters, count: int, keywords: Collection[str]) -> bool:
-    """
-    Return whether *parameters* accept *count* positional arguments and these
-    *keywords*.
-    """
+    """Return whether *parameters* accept *count* arguments and these *keywords*."""
     positional = parameters.positional
     if count > len(positional) and parameters.rest is None:
         return False

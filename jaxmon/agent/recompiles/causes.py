@@ -9,12 +9,13 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.functions import bare_name, code_of, inner, place_of
+from jaxmon.agent.functions import Function, bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
@@ -35,8 +36,8 @@ _DIGESTS = 256
 # 16 signatures are kept up to 4,096 leaves, fewer beyond; of a warm-up, 256.
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
-_MAX_TEXTS = 1_000
 _MOST_CAPTURED = 5
+_MAX_PROGRAMS = 64
 
 # Distance of one difference of each kind, relative to one attribute in which leaves
 # differ. A tree with a different key is a different program; so is a different
@@ -53,47 +54,36 @@ _FARTHEST = (sys.maxsize, True, 0)
 
 
 class Cause(NamedTuple):
-    """
-    Cause of one recompile.
-
-    Attributes:
-        name: one of `jaxmon.catalog.CAUSES`.
-        differences: from the closest earlier signature, at most `SHOWN`.
-        omitted: number of further differences.
-    """
+    """Cause of one recompile, of `catalog.CAUSES`, and at most `SHOWN` differences."""
 
     name: str
     differences: tuple[Mismatch, ...]
     omitted: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class History:
     """
     Compile history of one function object.
 
     Attributes:
-        reference: a weak reference to the function.
         compiled: whether it has been compiled, even if the signature is unknown.
         signatures: of the compiled calls, latest last.
         digests: of further signatures.
         calls: of the calls with these signatures.
         cleared_at: the line that has cleared JAX's caches since, empty if none has.
         warm: signatures that were compiled before the process was ready.
+        transformed: its programs under transformations.
     """
 
-    __slots__ = (
-        *("calls", "cleared_at", "compiled", "digests", "reference", "signatures"),
-        "warm",
-    )
-
-    def __init__(self, reference: weakref.ref[Any] | None) -> None:
-        self.reference = reference
-        self.calls: dict[int, None] = {}
-        self.cleared_at = ""
-        self.compiled = False
-        self.signatures: list[Signature] = []
-        self.warm: list[Signature] = []
-        self.digests: dict[tuple[int, int], None] = {}
+    reference: weakref.ref[Any] | None
+    calls: dict[int, None] = field(default_factory=dict)
+    cleared_at: str = ""
+    compiled: bool = False
+    signatures: list[Signature] = field(default_factory=list)
+    warm: list[Signature] = field(default_factory=list)
+    digests: dict[tuple[int, int], None] = field(default_factory=dict)
+    transformed: TransformedFunction | None = None
 
     def add(self, signature: Signature | None, stage: str = "") -> None:
         """Add a compile, with its *signature* if known; *stage* as of `Observers`."""
@@ -119,6 +109,22 @@ class History:
         """Return what another signature is compared with, the latest last."""
         several = (self.warm if stage == "warm" else None) or self.signatures
         return several.copy()
+
+
+@dataclass(slots=True, eq=False)
+class TransformedFunction:
+    """A function compiled under a transformation, and its latest *signature*."""
+
+    function: Function
+    created: Created
+    signature: Signature | None = None
+    histories: dict[Hashable, History] = field(default_factory=dict)
+
+    def history(self, program: Hashable) -> History:
+        """Return the history of a *program*, or of all programs of a kind."""
+        if program not in self.histories and len(self.histories) >= _MAX_PROGRAMS:
+            self.histories.pop(next(iter(self.histories)), None)
+        return self.histories.setdefault(program, History(self.created.fun))
 
 
 class Histories:
@@ -149,14 +155,11 @@ class Histories:
         self._stage = stage
         self._context = context
         self._values = values
-        self._remade: dict[Hashable, Mismatch] = {}
         self._recreations = Recreations()
         self._seen: dict[int, History] = {}
 
     def history(self, fun: object) -> History | None:
-        """
-        Return the history of *fun*, `None` if the function cannot be identified later.
-        """
+        """Return the history of *fun*, `None` if it cannot be identified later."""
         key = id(fun)
         if (found := self._seen.get(key)) is not None:
             return found
@@ -189,7 +192,7 @@ class Histories:
         Args:
             history: of the function, or of one of its programs under a transformation.
             created: the function, if it was not compiled before and is not JAX's.
-            signature: the signature of the call; `None` if unknown.
+            signature: of the call; `None` if unknown.
             kind: of all programs of that kind: an unrolled loop, for example, makes
                 another program for each shape.
         """
@@ -207,7 +210,7 @@ class Histories:
             return Cause("unknown", ())
         last = self._recreations.latest(created.key)
         reference = history.reference
-        made = self._made_again(None if reference is None else reference())
+        made = _made_again(None if reference is None else reference())
         found = self._compare(signature, last) if last is not None else []
         shown = (made, *found[: SHOWN - 1])
         return Cause("new_function", shown, len(found) + 1 - len(shown))
@@ -236,10 +239,7 @@ class Histories:
         kind: History | None,
         number: int,
     ) -> None:
-        """
-        Record that a function has been compiled, at *number*, comparable with that of a
-        creation; the other arguments are those of `of`.
-        """
+        """Record a compile, at a *number* comparable with that of a creation."""
         self.remembered += 1
         stage = self._stage()
         if kind is not None:
@@ -251,8 +251,8 @@ class Histories:
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
         """
-        Return the signature closest to *new*, the latest of several: of those that are
-        warm, once the process is, and rather one whose sizes *new* could be padded to.
+        Return the closest signature, the latest of several: of warm ones, once the
+        process is, and rather one whose sizes *new* could be padded to.
         """
         closest, least = None, _FARTHEST
         stage = self._stage()
@@ -297,15 +297,6 @@ class Histories:
             leaves.total() + context + options + static,
         )
 
-    def _made_again(self, fun: object) -> Mismatch:
-        key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
-        found = self._remade.get(key)
-        if found is None:
-            if len(self._remade) >= _MAX_TEXTS:
-                self._remade.clear()
-            found = self._remade[key] = _made_again(fun)
-        return found
-
     def _compare(self, new: Signature, old: Signature) -> list[Mismatch]:
         if new.digest == old.digest:
             return []
@@ -344,11 +335,8 @@ def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Lea
 
 def dominant_kind(found: Sequence[Mismatch]) -> str:
     """
-    Return the kind that represents all of *found*.
-
-    Kinds that concern the whole call come before those of leaves: with
-    ``jax_enable_x64`` every dtype changes too. Among kinds of leaves the most frequent
-    wins.
+    Return the kind that represents all of *found*: one that concerns the whole call, as
+    ``jax_enable_x64`` changes every dtype, or the most frequent of leaves.
     """
     if len(found) == 1:
         return found[0].kind

@@ -41,16 +41,7 @@ _NONE = ("none", None)
 def differences(
     new: Signature, old: Signature, *, context: Sequence[str], values: bool
 ) -> Iterator[Mismatch]:
-    """
-    Yield every difference of *new* from *old*.
-
-    Args:
-        new: the signature being compiled.
-        old: a signature compiled before.
-        context: names of the values in a signature's context; empty for a value
-            that may also appear under a name.
-        values: whether to show values of static arguments, not just their types.
-    """
+    """Yield every difference of *new* from *old*; *context* names settings."""
     for name, before, after in changed_settings(new, old, context):
         yield _line("context", name, *_unlike(before, after), prefix="")
     yield from _options(new, old)
@@ -93,17 +84,15 @@ def _shown(value: Any) -> str:
 def _options(new: Signature, old: Signature) -> Iterator[Mismatch]:
     if new.options == old.options:
         return
-    befores = {name: rest for name, *rest in old.options}
-    afters = {name: rest for name, *rest in new.options}
-    made, remade = befores.get(MADE_BY), afters.get(MADE_BY)
-    if made and remade and made != remade:  # the two have different options
-        yield _line("options", MADE_BY, str(made[0]), str(remade[0]), prefix="")
-        return
+    befores = {name: (text, key) for name, text, key in old.options}
+    afters = {name: (text, key) for name, text, key in new.options}
     for name in {**befores, **afters}:
         before, after = befores.get(name, _NONE), afters.get(name, _NONE)
         if before != after:
-            words = _unlike(before[0], after[0])
-            yield _line("options", name, *words, prefix="jit option ")
+            prefix = "" if name == MADE_BY else "jit option "
+            yield _line("options", name, *_unlike(before[0], after[0]), prefix=prefix)
+            if name == MADE_BY:  # the two have different options
+                return
 
 
 def _unlike(before: Any, after: Any) -> tuple[str, str]:
@@ -122,13 +111,15 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatc
         before, after = befores.get(name), afters.get(name)
         if before is None or after is None:
             texts = [
-                _ABSENT if static is None else _value(static, values=values)
+                _ABSENT
+                if static is None
+                else _shown_value(static.value, name, values=values)
                 for static in (before, after)
             ]
-            yield _line("static_argument", name, *texts, prefix="static argument ")
+            yield _static_line(name, *texts)
             continue
         if before.value != after.value:
-            yield from _static_value(name, before, after, values=values)
+            yield from _static_value(name, before.value, after.value, values=values)
         if before.by_name != after.by_name:
             how = _passing_style(before, after)
             yield _line("tree_structure", name, *how, prefix="static argument ")
@@ -137,10 +128,7 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatc
 def hidden_differences(
     new: Signature, old: Signature, *, values: bool
 ) -> Iterator[Mismatch]:
-    """
-    Yield possible differences between two signatures that are equal as far as they can
-    be compared: fields that a class may or may not use for equality.
-    """
+    """Yield possible differences of equal signatures: fields that may not count."""
     befores = {(hidden.kind, hidden.where): hidden.value for hidden in old.beyond}
     for kind, where, after in new.beyond:
         before = befores.get((kind, where))
@@ -162,22 +150,20 @@ def _shown_value(value: Value, name: str, *, values: bool) -> str:
     return disclosure.value(value.text, name) if values else value.key[0]
 
 
-def _value(static: Static, *, values: bool) -> str:
-    return _shown_value(static.value, static.name, values=values)
+def _static_line(where: str, before: str, after: str) -> Mismatch:
+    return _line("static_argument", where, before, after, prefix="static argument ")
 
 
 def _static_value(
-    name: str, before: Static, after: Static, *, values: bool
+    name: str, old: Value, new: Value, *, values: bool
 ) -> Iterator[Mismatch]:
     # Short values are shown as a whole; the last item of a key is a hash of all of it.
-    old, new = before.value, after.value
     cut = old.text.endswith("…") or new.text.endswith("…")
     shows_parts = values and (cut or old.text == new.text)
     if shows_parts and (found := list(_parts(name, old, new))):
-        for where, *texts in found:
-            yield _line("static_argument", where, *texts, prefix="static argument ")
+        yield from (_static_line(*part) for part in found)
         return
-    was, now = (_value(static, values=values) for static in (before, after))
+    was, now = (_shown_value(value, name, values=values) for value in (old, new))
     if was == now and values and old.key[-1] != new.key[-1]:
         now += _BEYOND
     elif was == now:
@@ -185,14 +171,11 @@ def _static_value(
         # class.
         alone = old.by_identity and new.by_identity
         now = f"{now}{ANOTHER}" if alone else f"another {now}"
-    yield _line("static_argument", name, was, now, prefix="static argument ")
+    yield _static_line(name, was, now)
 
 
 def _parts(name: str, old: Value, new: Value) -> Iterator[tuple[str, str, str]]:
-    """
-    Yield the path, and both texts, of what differs within two values called *name*:
-    contents, or else what is not the same object.
-    """
+    """Yield path and texts of what differs in two values: contents, else identity."""
     befores, afters = old.parts, new.parts
     both = [path for path in afters if path in befores]
     changed = [path for path in both if befores[path].words != afters[path].words]

@@ -7,14 +7,12 @@ known of functions that are compiled while JAX transforms them is kept here, too
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from jaxmon import interrupts
-from jaxmon.agent.context import Context, Jit
+from jaxmon.agent.context import Context, Jit, Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
@@ -22,14 +20,20 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
-from jaxmon.agent.recompiles.causes import Cause, Histories, History
+from jaxmon.agent.recompiles.causes import (
+    Cause,
+    Histories,
+    History,
+    TransformedFunction,
+)
 from jaxmon.agent.recompiles.recreations import Created, created
-from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
+from jaxmon.agent.recompiles.signatures import Signature, SignatureBuilder
 
 
+_Found = TypeVar("_Found")
+_Default = TypeVar("_Default")
 _IN_MESSAGE = 5
 _MAX_NAMES = 1_000
-_MAX_PROGRAMS = 64
 
 
 Compared: TypeAlias = tuple[
@@ -37,28 +41,18 @@ Compared: TypeAlias = tuple[
 ]
 
 
+@dataclass(slots=True, eq=False)
 class PendingCause:
     """
-    Compile cause determined beforehand. Holds no user objects.
-
-    Attributes:
-        compared: history, creation, signature and kind, as in `Histories.of`.
-        cause: why it is compiled, `None` if for the first time.
-        place: the line of the program to be changed, empty if unknown.
-        noted: called with the seconds once it is compiled.
-        remembered: `Histories.remembered` when the cause was determined.
+    Cause determined before a compile, `None` for the first; holds no user objects. The
+    *place* is the line to change, and each of *noted* gets the seconds.
     """
 
-    __slots__ = ("cause", "compared", "noted", "place", "remembered")
-
-    def __init__(
-        self, compared: Compared, cause: Cause | None, remembered: int
-    ) -> None:
-        self.compared = compared
-        self.cause = cause
-        self.place = ""
-        self.noted: list[Callable[[float], None]] = []
-        self.remembered = remembered
+    compared: Compared
+    cause: Cause | None
+    remembered: int
+    place: str = ""
+    noted: list[Callable[[float], None]] = field(default_factory=list)
 
 
 class CauseFinder:
@@ -89,16 +83,12 @@ class CauseFinder:
         self, function: Function, frame: FrameType, below: FrameType
     ) -> tuple[Jitted, PendingCause] | None:
         """
-        Return the jitted function that is compiled for a call, and why; `None` if
-        unknown.
+        Return the jitted function that is compiled for a call of *function*, and why;
+        `None` if unknown. The ``cache_miss`` *frame* serves the call, and has called
+        the one *below*.
 
         Called before the compile: afterwards, with cold CPU caches, it would take twice
         as long.
-
-        Args:
-            function: the function called.
-            frame: the ``cache_miss`` frame that serves the call.
-            below: the frame that it called.
         """
         jitted, call = call_served_by(frame, below)
         if jitted is None:
@@ -107,7 +97,10 @@ class CauseFinder:
         signature = None if call is None else self._signature(call)
         created = None
         if not (function.internal or (history is not None and history.compiled)):
-            created = self._created(jitted, signature)
+            created = self._contained(
+                lambda: self._new(jitted, self._registry.jit_of(jitted.key), signature),
+                None,
+            )
         pending = self._compare((history, created, signature, None), frame)
         if call is not None and not function.internal:
             options: Options = () if signature is None else signature.options
@@ -117,74 +110,59 @@ class CauseFinder:
         return jitted, pending
 
     def transformed(self, frame: FrameType) -> Transformed | None:
-        """
-        Return the transformed function whose program is compiled, called by *frame*.
-        """
+        """Return the transformed function whose program *frame* has compiled."""
+        return self._contained(lambda: transformed_at(frame), None)
+
+    def _contained(
+        self, work: Callable[[], _Found], otherwise: _Default
+    ) -> _Found | _Default:
+        """Return what *work* does; if it fails, the compile itself still counts."""
         try:
-            return transformed_at(frame)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            return work()
+        except Exception:  # noqa: BLE001 - contained
             self._guard.failed(self._site)
-            return None
+            return otherwise
 
     def owner_of(self, found: Transformed) -> Function | None:
         """Return the function whose program is compiled outside of its call."""
-        transformations = self._transformations
-        transformed = transformations.named(found)
-        try:
-            if transformed is None and (
-                jit := self._registry.jitted_from(found.names[0])
-            ):
-                transformed = self._never_compiled(jit, found)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
+        transformed = self._transformations.named(found)
+        if transformed is None:
+            transformed = self._contained(lambda: self._never_compiled(found), None)
         return None if transformed is None else transformed.function
 
-    def _never_compiled(
-        self, jit: Jit, found: Transformed
-    ) -> TransformedFunction | None:
-        """
-        Return a function whose program is compiled, but never in its call, as under
-        `jax.checkpoint`.
-        """
-        transformations, fun = self._transformations, function_of(jit.counted())
-        if fun is None:
+    def _never_compiled(self, found: Transformed) -> TransformedFunction | None:
+        """Return a function never compiled in its call, as under `jax.checkpoint`."""
+        jit = self._registry.jitted_from(found.names[0])
+        fun = None if jit is None else function_of(jit.counted())
+        if jit is None or fun is None:
             return None
-        if transformations.of(fun) is None:
-            jitted = Jitted(fun, fun, found.names[0], call=False)
-            transformations.add(fun, jit.function, self._new(jitted, jit, None))
-        transformed = transformations.of(fun)
-        if transformed is not None:
-            transformations.compiles(transformed, found)
-        return transformed
+        jitted = Jitted(fun, fun, found.names[0], call=False)
+        return self._compiled(found, jitted, jit.function, jit, None)
 
     def find_transformed_cause(
         self, function: Function, found: Transformed, frame: FrameType
     ) -> PendingCause | None:
         """
-        Return why a program of *function* is compiled under a transformation, `None` if
-        the function is unknown or JAX's.
-
-        Args:
-            function: the function.
-            found: the program.
-            frame: the caller of the compiler.
+        Return why *found*, a program of *function*, is compiled under a transformation,
+        `None` if the function is unknown or JAX's; *frame* calls the compiler.
         """
         if function.internal or not self._guard.on(self._site):
             return None
-        try:
-            transformed = self._transformed_function(function, found)
-            if transformed is None:
-                return None
-            operands = self._signatures.operands(found.operands, found.avals)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
+        transformed = self._contained(
+            lambda: self._transformed_function(function, found), None
+        )
+        if transformed is None:
+            return None
+        operands = self._contained(
+            lambda: self._signatures.operands(found.operands, found.avals), None
+        )
+        if operands is None:
             return None
         program = found.kind, found.structure
         history = transformed.history(program)
         new = None if history.compiled else transformed.created.program(program)
-        signature = (
-            transformed.signature or self._signatures.without_call()
-        ).applied_to(operands)
+        called = transformed.signature or self._signatures.without_call()
+        signature = replace(called, operands=operands)
         kind = transformed.history(found.kind)
         return self._compare((history, new, signature, kind), frame)
 
@@ -192,26 +170,33 @@ class CauseFinder:
         self, function: Function, found: Transformed
     ) -> TransformedFunction | None:
         """Return the function whose program *found* is."""
-        transformations, jitted = self._transformations, found.jitted
+        jitted = found.jitted
         if jitted is None:
-            return transformations.named(found)
+            return self._transformations.named(found)
         signature = None if found.call is None else self._signature(found.call)
-        if transformations.of(jitted.fun) is None:
-            jit = self._registry.jit_of(jitted.key)
-            transformations.add(jitted.fun, function, self._new(jitted, jit, signature))
-        transformed = transformations.of(jitted.fun)
+        jit = self._registry.jit_of(jitted.key)
+        transformed = self._compiled(found, jitted, function, jit, signature)
         if transformed is not None:
             transformed.signature = signature
-            transformations.compiles(transformed, found)
         return transformed
 
-    def _created(self, jitted: Jitted, signature: Signature | None) -> Created | None:
-        """Return what distinguishes a function of the program not compiled before."""
-        try:
-            return self._new(jitted, self._registry.jit_of(jitted.key), signature)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
+    def _compiled(
+        self,
+        found: Transformed,
+        jitted: Jitted,
+        function: Function,
+        jit: Jit | None,
+        signature: Signature | None,
+    ) -> TransformedFunction | None:
+        """Record that *found*, a program of *jitted*, is compiled; return what is."""
+        history = self._histories.history(jitted.fun)
+        if history is None:
             return None
+        if history.transformed is None:
+            created = self._new(jitted, jit, signature)
+            history.transformed = TransformedFunction(function, created)
+        self._transformations.compiles(history.transformed, found)
+        return history.transformed
 
     def _new(
         self, jitted: Jitted, jit: Jit | None, signature: Signature | None
@@ -223,24 +208,15 @@ class CauseFinder:
     def _place(self, created: Created | None, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
         jit = None if created is None else created.jit
-        try:
-            line = self._lines.that_calls(frame) if jit is None else jit.line
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(self._site)
-            return ""
+        line = self._contained(
+            lambda: self._lines.that_calls(frame) if jit is None else jit.line, None
+        )
         return "" if line is None else line.place
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
     ) -> str | None:
-        """
-        Record a compile that a call of *function* waited for; return its cause.
-
-        Args:
-            function: the function called.
-            pending: found by `find_cause`.
-            seconds: time since the call started.
-        """
+        """Record a compile that a call of *function* waited for; return its cause."""
         for note in pending.noted:
             note(seconds)
         cause, histories = pending.cause, self._histories
@@ -257,7 +233,7 @@ class CauseFinder:
             function.name,
             message(cause),
             cause=cause.name,
-            differences=[difference.as_json() for difference in cause.differences],
+            differences=[difference._asdict() for difference in cause.differences],
             omitted=cause.omitted,
             **details,
             seconds=seconds,
@@ -277,21 +253,14 @@ class CauseFinder:
         return pending
 
     def _cause(self, compared: Compared) -> Cause | None:
-        try:
-            return self._histories.of(*compared)
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(self._site)
-            return Cause("unknown", ())
+        unknown = Cause("unknown", ())
+        return self._contained(lambda: self._histories.of(*compared), unknown)
 
     def _signature(self, call: JitCall) -> Signature | None:
         """Return the signature of *call*, if known; its leaves are read, too."""
         if self._site in self._guard.off:
             return None
-        try:
-            return self._signatures.of(call)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(self._site)
-            return None
+        return self._contained(lambda: self._signatures.of(call), None)
 
 
 def message(cause: Cause) -> str:
@@ -303,57 +272,12 @@ def message(cause: Cause) -> str:
     return "; ".join(texts) or "no difference found"
 
 
-class TransformedFunction:
-    """
-    A function object that was compiled under a transformation.
-
-    Args:
-        function: its statistics.
-        created: how it was created.
-
-    Attributes:
-        signature: of the call that was transformed last, without its operands.
-    """
-
-    __slots__ = ("_histories", "created", "function", "signature")
-
-    def __init__(self, function: Function, created: Created) -> None:
-        self.function = function
-        self.created = created
-        self.signature: Signature | None = None
-        self._histories: dict[Hashable, History] = {}
-
-    def history(self, program: Hashable) -> History:
-        """Return the history of a *program*, or of all programs of a kind."""
-        if program not in self._histories and len(self._histories) >= _MAX_PROGRAMS:
-            self._histories.pop(next(iter(self._histories)), None)
-        fresh = History(self.created.fun)
-        return self._histories.setdefault(program, fresh)
-
-
 class Transformations:
-    """The functions that were compiled under a transformation."""
+    """The functions that were compiled under a transformation, by name."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, tuple[TransformedFunction, weakref.ref[object]]] = {}
         # `None` if several functions have the name.
         self._by_name: dict[str, TransformedFunction | None] = {}
-
-    def of(self, fun: object) -> TransformedFunction | None:
-        """Return what is known of *fun*."""
-        found = self._by_id.get(id(fun))
-        return found[0] if found else None
-
-    def add(self, fun: object, function: Function, created: Created) -> None:
-        """Add *fun*; it is dropped with it."""
-        key, transformed = id(fun), TransformedFunction(function, created)
-        try:
-            # The callback is C and runs before the id can be reused.
-            reference = weakref.ref(fun, functools.partial(self._by_id.pop, key))
-        except TypeError as error:
-            interrupts.pass_on(error)
-            return
-        self._by_id[key] = transformed, reference
 
     def compiles(self, transformed: TransformedFunction, found: Transformed) -> None:
         """Record a compile of *transformed* in its call, under the names in *found*."""

@@ -13,6 +13,7 @@ import functools
 import types
 import weakref
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
@@ -27,6 +28,7 @@ from jaxmon.agent.inspection import (
     module_of,
     name_of,
     package_of,
+    partial_parts,
 )
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import contents, exported, is_class, is_code
@@ -38,14 +40,13 @@ _MAX_LINES = 1000
 _MAX_FUNCTIONS = 64
 _MAX_INSPECTED = 64
 
+_FUNCTION, _NOTHING = name_of(types.FunctionType), hash(())
+
 IDLE = 16
 """
 Functions from one line that exist but are not called again, such as a list of models;
 with more, the line keeps what it should create once.
 """
-
-_FUNCTION, _NOTHING = name_of(types.FunctionType), hash(())
-_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
 
 
 class Content(NamedTuple):
@@ -53,13 +54,10 @@ class Content(NamedTuple):
     What distinguishes functions from one line. Keeps no object alive.
 
     Attributes:
-        code: a hash of the code of the function, of the functions that it calls
-            through closures, partials and decorators, and of the options of JAX's
-            transformations among them.
-        values: a hash of the values in these closures, defaults and partials; of
-            arrays, their identity.
+        code: a hash of its code, of that of functions in closures, partials and
+            decorators, and of the options of JAX's transformations among them.
+        values: a hash of the values there and of defaults; of arrays, their identity.
         owners: the objects of user classes there, such as the model of a bound method.
-        functions: the functions there.
     """
 
     code: int
@@ -70,15 +68,8 @@ class Content(NamedTuple):
 
 class Created(NamedTuple):
     """
-    A function that has not been compiled before.
-
-    Attributes:
-        key: equal for functions from the same line with the same code.
-        fun: a weak reference to it, `None` if it has none.
-        jit: how it was jitted, if known.
-        number: of its creation, larger than that of earlier ones; 0 if it existed when
-            we started.
-        content: what distinguishes it from others with the same *key*.
+    A function not compiled before, with a *key* that those from its line with its code
+    have, and a larger *number* than earlier ones; 0 if it existed when we started.
     """
 
     key: tuple[Hashable, ...]
@@ -92,24 +83,13 @@ class Created(NamedTuple):
         return self._replace(key=(*self.key, program))
 
 
+@dataclass(slots=True, eq=False)
 class Earlier:
-    """
-    A function that was compiled.
+    """A function that was compiled; only the latest of a line has its signature."""
 
-    Attributes:
-        created: the function.
-        number: of its compile, comparable with that of a creation.
-        signature: of that compile; only of the latest from one line.
-    """
-
-    __slots__ = ("created", "number", "signature")
-
-    def __init__(
-        self, created: Created, number: int, signature: Signature | None
-    ) -> None:
-        self.created = created
-        self.number = number
-        self.signature = signature
+    created: Created
+    number: int
+    signature: Signature | None
 
     @property
     def is_gone(self) -> bool:
@@ -197,13 +177,8 @@ def created(
     jitted: Jitted, jit: Jit | None, *, number: int, options: Hashable
 ) -> Created:
     """
-    Return what is known of a function that is compiled for the first time.
-
-    Args:
-        jitted: the function.
-        jit: how it was jitted, if known.
-        number: of its creation, as in `Created`.
-        options: those passed to `jax.jit`.
+    Return what is known of a function that is compiled for the first time, with the
+    *options* passed to `jax.jit`; *jit* and *number* as in `Created`.
     """
     line: Hashable = source_of(jitted)
     if jit is not None and jit.line is not None:
@@ -218,10 +193,7 @@ def created(
 
 
 def source_of(jitted: Jitted) -> str:
-    """
-    Return a key shared by a function and its recreations, if the line that jits is not
-    known: the source line of the function.
-    """
+    """Return the source line of a function, in place of the line that jits it."""
     source = jitted.source
     if source is not None and " at " in source:
         return source
@@ -235,9 +207,7 @@ def source_of(jitted: Jitted) -> str:
 
 
 def content_of(fun: object) -> Content:
-    """
-    Return what distinguishes *fun*; costs tens of microseconds and runs no user code.
-    """
+    """Return what distinguishes *fun*, in tens of microseconds, without user code."""
     if type(fun) is types.FunctionType and not (
         fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__
     ):  # as below, in a tenth of the time
@@ -282,7 +252,7 @@ class _Search:
             else:
                 self._value(fun.__self__)
         elif is_subclass(kind, functools.partial):
-            function, args, keywords = (getter(fun) for getter in _PARTIAL)
+            function, args, keywords = partial_parts(fun)
             self.callable(function)
             self.code.append((len(args), *keywords))
             self._all((*args, *dict.values(keywords)))

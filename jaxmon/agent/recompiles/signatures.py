@@ -10,15 +10,16 @@ microseconds, two milliseconds at most, per static value.
 from __future__ import annotations
 
 import enum
-import functools
 import re
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import is_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from jaxmon import interrupts
+from jaxmon.agent.context import Options
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
@@ -49,11 +50,6 @@ _MOST_NAMED = 100
 # them.
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
 
-Options: TypeAlias = tuple[tuple[str, str, object], ...]
-"""
-Options that are not the default: name, text, and a key that differs if equal texts do.
-"""
-
 MADE_BY = "transformation"
 """The option for the JAX function that created the callable."""
 
@@ -67,20 +63,14 @@ class Static(NamedTuple):
 
 
 class PartlyCompared(NamedTuple):
-    """
-    A value that could not be compared in full.
-
-    Attributes:
-        kind: kind of difference: ``static_argument`` or ``tree_structure``.
-        where: the static argument, or the class of a static part.
-        value: its summary.
-    """
+    """A static argument, or static part of a node, not compared in full."""
 
     kind: str
     where: str
     value: Value
 
 
+@dataclass(slots=True, eq=False)
 class Signature:
     """
     Everything that may make JAX compile a call. Immutable.
@@ -88,7 +78,6 @@ class Signature:
     Attributes:
         arguments: the traced arguments, in the order of their leaves.
         leaves: types of their leaves.
-        static: the static arguments.
         options: the options of `jax.jit` that are not the default, by name.
         context: values of JAX's configuration that compiled code depends on.
         names: JAX's name of each leaf, if the tree alone does not determine it.
@@ -101,72 +90,32 @@ class Signature:
         whole: whether everything could be compared.
     """
 
-    # Creating a frozen dataclass takes three times as long, during a compile.
-    __slots__ = (
-        "arguments",
-        "beyond",
-        "call",
-        "context",
-        "digest",
-        "hidden",
-        "leaves",
-        "names",
-        "operands",
-        "options",
-        "shapes",
-        "static",
-        "whole",
-    )
+    arguments: tuple[Argument, ...]
+    leaves: tuple[Leaf, ...]
+    static: tuple[Static, ...]
+    options: Options
+    context: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+    beyond: tuple[PartlyCompared, ...] = ()
+    operands: tuple[Leaf, ...] = ()
+    shapes: int = field(init=False)
+    call: int = field(init=False)
+    digest: int = field(init=False)
+    hidden: int = field(init=False)
+    whole: bool = field(init=False)
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a call, in their order
-        self,
-        arguments: tuple[Argument, ...],
-        leaves: tuple[Leaf, ...],
-        static: tuple[Static, ...],
-        options: Options,
-        context: tuple[Any, ...],
-        names: tuple[str, ...] | None = None,
-        beyond: tuple[PartlyCompared, ...] = (),
-        operands: tuple[Leaf, ...] = (),
-    ) -> None:
-        self.arguments = arguments
-        self.leaves = leaves
-        self.static = static
-        self.options = options
-        self.context = context
-        self.names = names
-        self.beyond = beyond
-        self.hidden, self.whole = 0, True
-        if beyond:
-            self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
-            self.whole = all([partly.value.whole for partly in beyond])
-        self.operands = operands
+    def __post_init__(self) -> None:
+        leaves, operands, beyond = self.leaves, self.operands, self.beyond
+        self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
+        self.whole = all([partly.value.whole for partly in beyond])
         self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
-        self.call = hash((arguments, leaves, static, options, context))
+        called = self.arguments, leaves, self.static, self.options, self.context
+        self.call = hash(called)
         self.digest = hash((self.call, operands)) if operands else self.call
-
-    def applied_to(self, operands: tuple[Leaf, ...]) -> Signature:
-        """Return this signature for a program that is applied to *operands*."""
-        return Signature(
-            self.arguments,
-            self.leaves,
-            self.static,
-            self.options,
-            self.context,
-            self.names,
-            self.beyond,
-            operands,
-        )
 
 
 class SignatureBuilder:
-    """
-    Builds signatures, on the calling threads.
-
-    Args:
-        jax: the module.
-        context: returns the configuration values that programs depend on.
-    """
+    """Builds signatures, on the calling threads, with the configuration's values."""
 
     def __init__(self, jax: Any, context: Callable[[], tuple[Any, ...]]) -> None:
         # Equal leaves and trees are one object: a signature takes 8 bytes per leaf.
@@ -183,8 +132,7 @@ class SignatureBuilder:
 
     def of(self, call: JitCall) -> Signature | None:
         """
-        Return the signature of *call*, on the calling thread; `None` if JAX does not
-        keep the required data. *call* has its kinds and nodes then.
+        Return the signature of *call*, which has its kinds and nodes then, if known.
         """
         if call.leaves is None:
             return None
@@ -206,11 +154,16 @@ class SignatureBuilder:
         if unnamed and call.names and len(call.names) == len(types):
             paths = tuple([leaf_types.plain(name) for name in call.names])
         context = self._plain(self._context())
-        beyond: tuple[PartlyCompared, ...] = ()
-        if static or parts:
-            beyond = (*_partly(static), *_parts(parts))
+        beyond = [
+            PartlyCompared("static_argument", argument.name, argument.value)
+            for argument in static
+            if argument.value.hidden or not argument.value.whole
+        ]
+        beyond += [PartlyCompared("tree_structure", *part) for part in parts]
         options = options_of(call.given)
-        return Signature(arguments, types, static, options, context, paths, beyond)
+        return Signature(
+            arguments, types, static, options, context, paths, tuple(beyond)
+        )
 
     def without_call(self) -> Signature:
         """Return the signature of a program whose call is unknown."""
@@ -239,13 +192,7 @@ class SignatureBuilder:
             return plain
         plain = tuple(
             [
-                value
-                # The three most frequent values, before checking the type.
-                if value is None
-                or value is True
-                or value is False
-                or id(type(value)) in _PLAIN
-                else self._setting(position, value)
+                value if id(type(value)) in _PLAIN else self._setting(position, value)
                 for position, value in enumerate(context)
             ]
         )
@@ -264,7 +211,7 @@ class SignatureBuilder:
             plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
             if is_class(kind):  # it lives as long as JAX
-                self._settings[position] = functools.partial(_same, value), plain
+                self._settings[position] = (lambda: value), plain
         else:
             found = value_of(inside(value))
             plain = None if found.text == NO_MESH else found
@@ -278,37 +225,13 @@ class SignatureBuilder:
 def _may_be_kept(setting: object) -> bool:
     """Return whether *setting* is not a user object."""
     kind = type(setting)
-    if id(kind) in _PLAIN:
-        return True
-    if kind is tuple:
-        return not setting
-    return is_class(kind)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _partly(static: Iterable[Static]) -> Iterator[PartlyCompared]:
-    """Yield those of the *static* arguments that cannot be compared in full."""
-    for argument in static:
-        if argument.value.hidden or not argument.value.whole:
-            yield PartlyCompared("static_argument", argument.name, argument.value)
-
-
-def _parts(parts: Iterable[tuple[str, Value]]) -> Iterator[PartlyCompared]:
-    """Yield the static *parts* of nodes that cannot be compared in full."""
-    for name, value in parts:
-        yield PartlyCompared("tree_structure", name, value)
+    return id(kind) in _PLAIN or (not setting if kind is tuple else is_class(kind))
 
 
 def _static(
     call: JitCall, names: Sequence[str]
 ) -> tuple[tuple[Static, ...], list[int]]:
-    """
-    Return the static arguments of *call*, whose arguments have these *names*, and the
-    positions of the others.
-    """
+    """Return the static arguments of *call*, and the positions of the others."""
     count = len(call.args)
     numbers = {n + count if n < 0 else n for n in call.static_argnums}
     found: list[Static] = []
@@ -336,10 +259,7 @@ def _is_equinox(fun: object) -> bool:
 
 
 def equinox_arguments(static: tuple[Any, ...]) -> Value:
-    """
-    Return what Equinox passes as static, with the names of the arguments: the leaves
-    and the tree of the function, of the first argument, and of the others.
-    """
+    """Return what Equinox passes as static, with the names of the arguments."""
     found = value_of(static, ("function", "first", ""))
     leaves = static[0][0] if type(static[0]) is tuple and static[0] else ()
     fun = next(iter(leaves), None) if type(leaves) is tuple else None
@@ -363,8 +283,6 @@ def _named_path(path: str, names: Sequence[str]) -> str:
 def options_of(given: JitOptions) -> Options:
     """Return the options in *given*, without user objects."""
     made = (MADE_BY, given.maker, None)
-    if not given.options:
-        return (made,)
     return (made, *[(option.name, *_described(option)) for option in given.options])
 
 
@@ -378,10 +296,10 @@ def _described(option: Option) -> tuple[str, object]:
         found = [_sharding(leaf) for leaf in value]
         words = ", ".join([words or "any" for words, _ in found])
         return words, tuple([differs for _, differs in found])
-    return _named(value)
+    return _text_and_key(value)
 
 
-def _named(given: object) -> tuple[str, object]:
+def _text_and_key(given: object) -> tuple[str, object]:
     value = value_of(given)
     return value.text, value.key
 
@@ -396,19 +314,13 @@ def _sharding(leaf: Any) -> tuple[str, object]:
     if is_class(type(leaf)) and hasattr(leaf, "device_set"):
         placement = placement_of(leaf)
         return str(placement), (placement.order, placement.hash)
-    return _named(leaf)
+    return _text_and_key(leaf)
 
 
 class Placement(NamedTuple):
     """
-    Placement of a committed array.
-
-    Attributes:
-        text: as text, without the memory kind.
-        devices: number of devices.
-        order: a hash of the devices and their order.
-        hash: of the whole placement; differs if JAX treats two as different.
-        memory: memory kind, if not the default of the devices.
+    Placement of a committed array, with hashes of the devices in their order, and of
+    the whole as JAX compares it; *memory* is its kind if that is not the default.
     """
 
     text: str
@@ -456,29 +368,10 @@ def _default_memory(device: Any) -> str | None:
 
 
 class Mismatch(NamedTuple):
-    """
-    One difference that requires separate programs.
-
-    Attributes:
-        kind: one of `jaxmon.catalog.CAUSES`.
-        where: the argument with the path of the leaf, or the name of an option.
-        before: the old value as text.
-        after: the new value as text.
-        text: the difference as one line.
-    """
+    """One difference that requires separate programs; *text* has it in one line."""
 
     kind: str
     where: str
     before: str
     after: str
     text: str
-
-    def as_json(self) -> dict[str, str]:
-        """Return the difference in JSON types."""
-        return {
-            "kind": self.kind,
-            "where": self.where,
-            "before": self.before,
-            "after": self.after,
-            "text": self.text,
-        }

@@ -35,10 +35,7 @@ _SHORT = 64
 
 
 class InspectedValue(NamedTuple):
-    """
-    Result of inspecting a value: its text, a hash by value, and a hash of parts
-    compared by identity.
-    """
+    """A value's text, a hash by value, and one of what is compared by identity."""
 
     text: str
     words: int
@@ -51,13 +48,7 @@ def written(text: str) -> InspectedValue:
 
 
 class Nesting(NamedTuple):
-    """
-    Where a value is.
-
-    Attributes:
-        depth: number of values that contain it.
-        sure: whether its container is equal only if it is.
-    """
+    """Where a value is: how deep, and whether its container is equal only if it is."""
 
     depth: int
     sure: bool
@@ -74,20 +65,14 @@ _NO_KEYS = repeat("")
 
 class Inspection:
     """
-    Inspection of one value.
-
-    Args:
-        exact: inspectors by id of the exact type: a dict of types would call their
-            metaclasses.
-        find: returns the inspector for any other type.
+    Inspection of one value. Inspectors are found by the id of the type: a dict of types
+    would call their metaclasses.
 
     Attributes:
         alone: whether something was compared by identity.
         hidden: a hash of parts that may or may not make two values different.
-        parts: values without contents, and those compared by identity, by their path;
-            at most `MOST_PARTS`.
+        parts: values without contents, or compared by identity, by path; `MOST_PARTS`.
         path: of the value being inspected, ``.layers[0].rate``; `None` if it has none.
-        whole: whether everything was inspected.
     """
 
     __slots__ = (
@@ -133,10 +118,7 @@ class Inspection:
     def itself(
         self, value: object, at: Nesting, text: str, words: int | None = None
     ) -> InspectedValue:
-        """
-        Return the result for a *value* compared by identity, with *words* or else the
-        hash of its *text*.
-        """
+        """Return the result for a *value* that is compared by identity."""
         words = hash(text) if words is None else words
         if at.sure:
             self.alone = True
@@ -153,7 +135,7 @@ class Inspection:
         self, values: Iterable[Any], at: Nesting, keys: Iterable[str] = _NO_KEYS
     ) -> list[InspectedValue]:
         """
-        Inspect *values* for their texts only: their container is compared by identity.
+        Inspect *values* for their texts only: identity decides about their container.
         """
         before = self.alone, self.hidden, self.whole
         pairs = zip(values, keys, strict=False)
@@ -192,10 +174,7 @@ class InspectedItems(NamedTuple):
 def inspected_items(
     inspection: Inspection, base: Any, value: Any, at: Nesting, keys: Sequence[str] = ()
 ) -> InspectedItems:
-    """
-    Inspect the items of *value*, an ordered container of class *base* or a subclass;
-    *keys* are theirs, instead of numbers.
-    """
+    """Inspect the items of *value*, ordered, of class *base*; *keys* or numbers."""
     count = base.__len__(value)
     some = inspection.within_budget(count)
     numbers = [*range(count)]
@@ -267,9 +246,7 @@ def _text_of(base: Any) -> How:
 
 
 def _below(how: How) -> How:
-    """
-    Return the inspector for subclasses of the numbers or texts that *how* inspects.
-    """
+    """Return the inspector for subclasses of what *how* inspects."""
 
     def look_at(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         name = name_of(type(value))
@@ -383,10 +360,7 @@ BELOW: tuple[tuple[type, How], ...] = (
 
 
 def field_names(kind: type, *, static: bool) -> list[str]:
-    """
-    Return the fields of a dataclass that are, or are not, static by their metadata, as
-    JAX, Equinox and Flax have it.
-    """
+    """Return a dataclass's fields, static or not as JAX, Equinox and Flax say."""
     fields = found_in(kind, "__dataclass_fields__")
     if type(fields) is not dict:
         return []
@@ -436,10 +410,7 @@ def child_keys(
 def graph_paths(
     fields: Mapping[str, Any], text_of: Callable[[object], str]
 ) -> list[str]:
-    """
-    Return the path of each attribute of a graph of `flax.nnx`, which has those of all
-    nodes one after the other.
-    """
+    """Return the paths of a `flax.nnx` graph's attributes, one node after another."""
     nodes, attributes = fields.get("nodes"), fields.get("attributes")
     if type(nodes) is not list or type(attributes) is not list:
         return []

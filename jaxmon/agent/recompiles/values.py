@@ -9,6 +9,7 @@ import enum
 import functools
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from jaxmon.agent.inspection import (
     layout_of,
     name_of,
     package_of,
+    partial_parts,
 )
 from jaxmon.agent.jaxlink.arrays import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.jaxlink.jit import is_class
@@ -57,9 +59,7 @@ _SHOWN_FIELDS = 24
 _WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
 
 
-_NO_PARTS: Mapping[str, InspectedValue] = types.MappingProxyType({})
-
-
+@dataclass(slots=True, eq=False)
 class Value:
     """
     Summary of a value; holds only text and hashes.
@@ -73,27 +73,14 @@ class Value:
         hidden: a hash of parts that may or may not count because the class defines
             equality itself: private fields, and parts compared by identity.
         parts: its parts by path, if it has any that differ in their own right.
-        whole: whether everything in it was inspected.
     """
 
-    __slots__ = ("by_identity", "hidden", "key", "parts", "text", "whole")
-
-    def __init__(  # noqa: PLR0913 - the summary, in its parts
-        self,
-        key: tuple[str, int, int],
-        text: str,
-        hidden: int = 0,
-        *,
-        by_identity: bool,
-        whole: bool = True,
-        parts: Mapping[str, InspectedValue] = _NO_PARTS,
-    ) -> None:
-        self.key = key
-        self.text = text
-        self.by_identity = by_identity
-        self.hidden = hidden
-        self.parts = parts
-        self.whole = whole
+    key: tuple[str, int, int]
+    text: str
+    hidden: int = 0
+    by_identity: bool = False
+    whole: bool = True
+    parts: Mapping[str, InspectedValue] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Value) and self.key == other.key
@@ -110,7 +97,7 @@ def value_of(value: object, keys: Sequence[str] = ()) -> Value:
     kind = type(value)
     if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
         text = repr(value)
-        return Value((kind.__name__, 0, hash(text)), text, by_identity=False)
+        return Value((kind.__name__, 0, hash(text)), text)
     inspection, name = Inspection(_EXACT, _how), name_of(type(value))
     try:
         if keys and kind is tuple:
@@ -122,16 +109,11 @@ def value_of(value: object, keys: Sequence[str] = ()) -> Value:
         if Guard.strict:
             raise
         text = f"{name} (could not be inspected)"
-        return Value((name, 0, 0), text, by_identity=False, whole=False)
+        return Value((name, 0, 0), text, whole=False)
     text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
-    return Value(
-        (name, identity, words),
-        text,
-        inspection.hidden,
-        by_identity=inspection.alone,
-        whole=inspection.whole,
-        parts=inspection.parts,
-    )
+    found = inspection
+    key, hidden = (name, identity, words), inspection.hidden
+    return Value(key, text, hidden, found.alone, found.whole, found.parts)
 
 
 def text_of(value: object) -> str:
@@ -184,7 +166,7 @@ def _builtin(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 
 
 def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
-    fun, args, keywords = (getter(value) for getter in _PARTIAL)
+    fun, args, keywords = partial_parts(value)
     inside, keys = [fun], [".func"]
     if at.depth < SHOWN:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
@@ -194,9 +176,6 @@ def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     text = f"partial({joined([part.text for part in parts])})"
     words = hash(("partial", *[part.words for part in parts]))
     return inspection.itself(value, at, text, words)
-
-
-_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
 
 
 # --- objects ---------------------------------------------------------------------
@@ -244,22 +223,21 @@ def _compared_by_value(
     at: Nesting,
 ) -> tuple[dict[str, InspectedValue], int]:
     """
-    Inspect the *fields* of an object whose class defines equality: for a dataclass the
-    compared fields are known; for other classes private ones are assumed not to be
-    compared.
+    Inspect the *fields* of an object whose class defines equality: those that a
+    dataclass compares; of other classes, those that are not private.
     """
     every, identities = {}, []
     inside = Nesting(at.depth + 1, at.sure and compared is not None)
-    for name, field in fields.items():
+    for name, held in fields.items():
         if compared is None:
             key = None if name[:1] == "_" else f".{name}"
-            seen = inspection.inspect(field, inside, key)
+            seen = inspection.inspect(held, inside, key)
             if key is None:
                 inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = inspection.inspect(field, inside, f".{name}")
+            every[name] = seen = inspection.inspect(held, inside, f".{name}")
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 

@@ -10,13 +10,18 @@ from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
-from jaxmon.agent.tracing.sources import LEAKED, PRINTED, Node
-from jaxmon.agent.tracing.values import (
+from jaxmon.agent.tracing.objects import (
+    DROPPED,
+    FROZEN,
+    LEAKED,
     NOTHING,
+    PRINTED,
     TRACED,
     Counters,
     Local,
+    Mistake,
     Names,
+    Node,
     TracedValue,
     ValueOrigin,
     either,
@@ -49,27 +54,42 @@ class Expressions:
     """
     Evaluates expressions, as far as something is certain. Runs no code of the program.
 
-    Attributes:
-        names: what is known about local names.
-        counters: those that the jitted function changes.
-        outer: what a name refers to that is not local.
-        run: runs the functions in a value with these arguments.
+    Args:
         place: file and name of the function.
+        outer: what a name refers to that is not local; *names* are known.
+        run: runs the functions in a value with these arguments.
+        counters: those that the jitted function changes.
     """
 
-    names: Names
-    counters: Counters
-    outer: Callable[[str], TracedValue]
-    run: Callable[[TracedValue, Arguments], TracedValue]
-    place: tuple[str, str]
+    def __init__(
+        self,
+        place: tuple[str, str],
+        outer: Callable[[str], TracedValue],
+        run: Callable[[TracedValue, Arguments], TracedValue],
+        counters: Counters,
+    ) -> None:
+        self.place, self.outer, self.run, self.counters = place, outer, run, counters
+        self.names: Names = {}
+        self.mistakes: dict[Mistake, None] = {}
+        self.certain = True
+        self.leaked: dict[str, Mistake] = {}
+
+    def mistake(self, kind: str, line: int, text: str) -> Mistake:
+        """Return a mistake in this function."""
+        file, function = self.place
+        return Mistake(kind, file, line, text, function)
 
     def note(self, kind: str, line: int, text: str) -> None:
-        """Record a mistake in this function."""
-        raise NotImplementedError
+        """Record a mistake; but for dropped updates, if this runs for certain."""
+        if self.certain and kind == LEAKED:
+            self.leaked[text] = self.mistake(kind, line, text)
+        elif self.certain or kind == DROPPED:
+            self.mistakes[self.mistake(kind, line, text)] = None
 
     def note_frozen(self, origin: ValueOrigin) -> None:
-        """Record that the program depends on a value of the host."""
-        raise NotImplementedError
+        """Record that the program depends on a value of the host, likewise."""
+        if self.certain:
+            self.mistakes[origin.mistake] = None
 
     def of(self, node: ast.expr | None) -> TracedValue:
         """Return what is certain about the value of *node*."""
@@ -87,13 +107,7 @@ class Expressions:
         return TracedValue(functions=(Local(node, enclosing, self.place[0]),))
 
     def used(self, value: TracedValue, *, only: bool = False) -> None:
-        """
-        Record that the program depends on *value* for good.
-
-        Args:
-            value: what is used.
-            only: count random numbers only: a condition may depend on the time.
-        """
+        """Record that the program depends on *value*, or *only* on random numbers."""
         for origin in value.frozen:
             if origin.random or not only:
                 self.note_frozen(origin)
@@ -112,10 +126,10 @@ class Expressions:
             return name in objects.ARRAY_METHODS
         return objects.only_returns(self._member(base, name).object)
 
-    def leaks(self, target: ast.expr, value: TracedValue, line: int) -> None:
+    def leaks(self, target: ast.expr, value: TracedValue) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
         if value.traced:
-            self.note(LEAKED, line, ast.unparse(target))
+            self.note(LEAKED, target.lineno, ast.unparse(target))
 
     # --- names -------------------------------------------------------------------
 
@@ -224,7 +238,7 @@ class Expressions:
         }
         values = [*given, *named.values()]
         if name and not function.functions and self._stores(base, name):
-            self.leaks(node.func, together(values), node.lineno)
+            self.leaks(node.func, together(values))
             return NOTHING
         if function.functions:
             inside = self.run(function, (given, named))
@@ -233,10 +247,9 @@ class Expressions:
         if base.traced or base.frozen or base.is_file:
             return self._method(node, base, name, values)
         if base.object is not ABSENT:
-            if (
-                result := self._member_call(node, base.object, name, values)
-            ) is not None:
-                return result
+            found = self._member_call(node, base.object, name, values)
+            if found is not None:
+                return found
             if objects.is_bound(base.object, name, function.object):
                 given = [base, *given]
         elif base.kind is not None and function.object is not ABSENT:
@@ -268,10 +281,7 @@ class Expressions:
     def _member_call(
         self, node: ast.Call, holder: Any, name: str, values: list[TracedValue]
     ) -> TracedValue | None:
-        """
-        Return the result of the method *name* of the object *holder*; `None` if that
-        depends on the method.
-        """
+        """Return what the method *name* of *holder* returns, if its name says so."""
         if name in objects.LEVELS and objects.is_logger(holder):
             self._prints(node, values)
             return NOTHING
@@ -279,9 +289,8 @@ class Expressions:
         return None if draw is None else self._drawn(node, draw)
 
     def _drawn(self, node: ast.Call, draw: objects.Draw) -> TracedValue:
-        file, name = self.place
-        origin = ValueOrigin(node.lineno, draw.text, draw.random, file, name)
-        return TracedValue(frozen=(origin,))
+        mistake = self.mistake(FROZEN, node.lineno, draw.text)
+        return TracedValue(frozen=(ValueOrigin(mistake, draw.random),))
 
     def _object_call(
         self,

@@ -8,6 +8,7 @@ value. JAX reports nothing of that, so the source is read, on a thread of ours.
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections import deque
@@ -16,19 +17,21 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
+from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass, partial_parts
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.tracing.sources import Mistake, TracedFunction, entry_of
+from jaxmon.agent.tracing.objects import Mistake, TracedFunction
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time
 from jaxmon.facts.events import TraceMistake, Tracing
 from jaxmon.host.sources import display_path
 
 
+_MOST_WRAPPERS = 16
 _MAX_SOURCES = 5_000
 """Maximum number of functions read in a process."""
 
@@ -42,23 +45,10 @@ _ASKED_SECONDS = 0.5
 
 
 class _Unread(NamedTuple):
-    """
-    A function to read; none of its objects is kept alive.
+    """A function to read, by references, and its static arguments."""
 
-    Attributes:
-        function: its statistics.
-        code: reference to the Python function.
-        holder: reference to the object that it is a method of, if it is one.
-        given: as in `TracedFunction`.
-        traced: as in `TracedFunction`.
-        static: positions and names of its static arguments.
-    """
-
-    function: Function
-    code: weakref.ref[Any]
-    holder: Callable[[], Any] | None
-    given: tuple[int, frozenset[str]]
-    traced: bool
+    name: str
+    entry: TracedFunction
     static: tuple[int | str, ...]
 
 
@@ -107,15 +97,12 @@ class TraceMistakes(Part):
             return
         self._seen[id(code)] = code
         static = static_arguments(jitted.key)
-        unread = _Unread(
-            function,
-            weakref.ref(entry.function),
-            None if entry.holder is ABSENT else _reference(entry.holder),
-            entry.given,
-            entry.traced and static is not None,
-            static or (),
+        kept = entry._replace(
+            function=weakref.ref(entry.function),
+            holder=_reference(entry.holder),
+            traced=entry.traced and static is not None,
         )
-        self._unread.append(unread)
+        self._unread.append(_Unread(function.name, kept, static or ()))
         if not self._is_queued:
             self._is_queued = self._worker.submit(self._read_affordable)
 
@@ -148,11 +135,7 @@ class TraceMistakes(Part):
         return Tracing(
             tuple(
                 TraceMistake(
-                    kind=mistake.kind,
-                    file=display_path(mistake.file),
-                    line=mistake.line,
-                    text=mistake.text,
-                    within=mistake.function,
+                    **mistake._replace(file=display_path(mistake.file))._asdict(),
                     functions=tuple(functions),
                 )
                 for mistake, functions in self._found.copy().items()
@@ -176,23 +159,47 @@ class TraceMistakes(Part):
         # Loaded once there are functions to read.
         from jaxmon.agent.tracing.reader import read  # noqa: PLC0415
 
-        function = unread.code()
-        if function is None:  # it is gone
+        function, holder = unread.entry.function(), unread.entry.holder()
+        # It may be gone.
+        if function is None or not self._files.is_user(function.__code__.co_filename):
             return
-        if not self._files.is_user(function.__code__.co_filename):
-            return
-        holder = ABSENT if unread.holder is None else unread.holder()
-        entry = TracedFunction(function, holder, unread.given, unread.traced)
-        found = read(entry, static=unread.static, is_user=self._files.is_user)
-        for mistake in found:
+        entry = unread.entry._replace(function=function, holder=holder)
+        for mistake in read(entry, static=unread.static, is_user=self._files.is_user):
             if mistake not in self._found and len(self._found) >= _MAX_MISTAKES:
                 return
             functions = self._found.setdefault(mistake, {})
             if len(functions) < _MAX_FUNCTIONS:
-                functions[unread.function.name] = None
+                functions[unread.name] = None
 
 
 def _reference(holder: Any) -> Callable[[], Any]:
+    if holder is ABSENT:
+        return lambda: ABSENT
     with interrupts.expected(TypeError):  # its class has no weak references
         return weakref.ref(holder)
     return type(None)
+
+
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
+    """Return the user's function inside *fun*; libraries may wrap it."""
+    holder: Any = ABSENT
+    count, names, traced = 0, frozenset[str](), True
+    for _ in range(_MOST_WRAPPERS):
+        fun = uncounted(fun)
+        if is_subclass(type(fun), functools.partial):
+            fun, args, keywords = partial_parts(fun)
+            count += len(args)
+            names |= frozenset(keywords)
+        elif type(fun) is types.MethodType:
+            holder, fun = fun.__self__, fun.__func__
+        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
+            is_python = type(fun) is types.FunctionType
+            code = getattr(fun, "__code__", None) if is_python else None
+            # JAX passes on what it gets; others may separate what is static.
+            traced = traced and (code is None or not is_library(code.co_filename))
+            fun = wrapped
+        else:
+            break
+    if type(fun) is not types.FunctionType:
+        return None
+    return TracedFunction(fun, holder, (count, names), traced)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import gc
+import inspect
+import linecache
+import sys
+import tokenize
 import types
 from collections.abc import Callable, Collection
+from importlib.util import decode_source
+from pathlib import Path
+from types import CodeType
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.sources import (
-    Mistake,
-    Node,
-    TracedFunction,
-    node_of,
-    parameters_of,
-)
-from jaxmon.agent.tracing.statements import Statements
-from jaxmon.agent.tracing.values import (
+from jaxmon.agent.tracing.objects import (
     NOTHING,
     TRACED,
     Counters,
     Local,
+    Mistake,
     Names,
+    Node,
+    TracedFunction,
     TracedValue,
     either,
     together,
 )
+from jaxmon.agent.tracing.statements import Statements
+from jaxmon.errors import JaxmonError
+from jaxmon.host.files import bounded
+from jaxmon.threads import get_ident
 
 
 _MAX_READS = 100
@@ -37,6 +45,12 @@ arguments is read again.
 
 _DEEPEST = 8
 """Maximum depth of calls that are followed."""
+
+_MAX_BYTES = 1 << 20
+"""Maximum size of a source file: larger ones are generated."""
+
+_MAX_LINES = 2_000
+"""Maximum lines of a function."""
 
 
 def read(
@@ -78,28 +92,20 @@ class _Reading:
         if node is None:
             return
         names: Names = {}
-        parameters = [
-            parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
-        ]
-        first = 0
-        if entry.holder is not ABSENT and parameters:
-            names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
-            first = 1
-        for at, name in enumerate(parameters_of(node)):
-            if name in names:
-                continue
-            count, given = entry.given
-            position = at - first
-            is_static = name in static or position - count in static
-            if is_static:
-                kind = _class_of(entry.function) if not at else None
+        count, given = entry.given
+        order = parameters_of(node)
+        is_bound = entry.holder is not ABSENT and bool(_positional(node))
+        if is_bound:
+            names[order[0]] = TracedValue(object=entry.holder, outer=True)
+        for at, name in enumerate(order[is_bound:]):
+            if name in static or at - count in static:
+                kind = None if at or is_bound else _class_of(entry.function)
                 names[name] = TracedValue(outer=True, kind=kind)
-            elif position < count or name in given or not entry.traced:
+            elif at < count or name in given or not entry.traced:
                 names[name] = NOTHING
             else:
                 names[name] = TRACED
-        file = entry.function.__code__.co_filename
-        self._read(node, names, _outer(entry.function), file, entry=True)
+        self._read(_local(entry.function, node), names, entry=True)
 
     def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
         """Read the functions in *value*; return what is certain about their results."""
@@ -112,13 +118,12 @@ class _Reading:
     def _call(
         self, function: types.FunctionType | Local, arguments: Arguments
     ) -> TracedValue:
-        node = function.node if isinstance(function, Local) else self._node(function)
-        if node is None:
-            return NOTHING
-        names = _bound(node, arguments)
-        if isinstance(function, Local):
-            return self._read(node, names, function.outer, function.file)
-        return self._read(node, names, _outer(function), function.__code__.co_filename)
+        if not isinstance(function, Local):
+            node = self._node(function)
+            if node is None:
+                return NOTHING
+            function = _local(function, node)
+        return self._read(function, _bound(function.node, arguments))
 
     def _node(self, function: types.FunctionType) -> Node | None:
         code = function.__code__
@@ -129,14 +134,9 @@ class _Reading:
         return self._nodes[code]
 
     def _read(
-        self,
-        node: Node,
-        names: Names,
-        outer: Callable[[str], TracedValue],
-        file: str,
-        *,
-        entry: bool = False,
+        self, function: Local, names: Names, *, entry: bool = False
     ) -> TracedValue:
+        node = function.node
         key = node, *(value.key for value in names.values())
         if key in self._results:
             return self._results[key]
@@ -146,7 +146,7 @@ class _Reading:
         self._active.append(node)
         try:
             statements = Statements(
-                node, names, outer, self.run, file, counters=self._counters, entry=entry
+                function, names, self.run, counters=self._counters, entry=entry
             )
             statements.read()
         finally:
@@ -172,14 +172,20 @@ def _bound(node: Node, arguments: Arguments) -> Names:
     given, named = arguments
     every = named.get("*", NOTHING)
     names = dict.fromkeys(parameters_of(node), every)
-    positional = [
-        parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
-    ]
+    positional = _positional(node)
     names.update(zip(positional, given, strict=False))
     names.update({name: value for name, value in named.items() if name in names})
     if node.args.vararg is not None and len(given) > len(positional):
         names[node.args.vararg.arg] = together(given[len(positional) :])
     return names
+
+
+def _positional(node: Node) -> list[str]:
+    return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+
+
+def _local(function: types.FunctionType, node: Node) -> Local:
+    return Local(node, _outer(function), function.__code__.co_filename)
 
 
 def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
@@ -200,3 +206,118 @@ def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
         return NOTHING
 
     return outer
+
+
+def node_of(code: CodeType) -> Node | None:
+    """
+    Return the syntax tree of *code*, its lines numbered as in the file; `None` if there
+    is no source, or if it has changed since it was loaded.
+
+    Reads the file, or what a notebook keeps of its cells. Takes about a millisecond for
+    a hundred lines.
+    """
+    first = code.co_firstlineno
+    lines = _lines(code.co_filename)[first - 1 : first - 1 + _MAX_LINES]
+    try:
+        block = inspect.getblock(lines)
+        text = "".join(block)
+        # A method or an inner function is indented.
+        prefix = "if 1:\n" if text[:1].isspace() else ""
+        tree = parsed(prefix + text)
+    except (
+        *(SyntaxError, ValueError, RecursionError, IndexError),
+        tokenize.TokenError,
+    ) as error:
+        interrupts.pass_on(error)
+        return None
+    found = [node for node in ast.walk(tree) if _is_of(node, code)]
+    if len(found) != 1 or not _is_unchanged(code, text, len(block)):
+        return None
+    ast.increment_lineno(tree, first - 1 - bool(prefix))
+    node = found[0]
+    assert isinstance(node, ast.FunctionDef | ast.Lambda)  # noqa: S101 - for mypy
+    return node
+
+
+def parameters_of(node: Node) -> list[str]:
+    """Return the names of all parameters of *node*, in the order of its code."""
+    given = node.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    gathered = [
+        parameter for parameter in (given.vararg, given.kwarg) if parameter is not None
+    ]
+    return [parameter.arg for parameter in (*named, *gathered)]
+
+
+def _lines(file: str) -> list[str]:
+    cached = linecache.cache.get(file)
+    if cached is not None and len(cached) == 4:  # noqa: PLR2004 - not a lazy one
+        return cached[2]
+    if file.startswith("<"):
+        return []
+    with interrupts.expected(JaxmonError, SyntaxError, UnicodeError):
+        content = bounded.read(Path(file), most=_MAX_BYTES)
+        return decode_source(content).splitlines(keepends=True)
+    return []
+
+
+def _is_of(node: ast.AST, code: CodeType) -> bool:
+    if isinstance(node, ast.Lambda):
+        named = code.co_name == "<lambda>"
+    elif isinstance(node, ast.FunctionDef):
+        first = min(
+            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+        )
+        named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
+    else:
+        return False
+    return named and parameters_of(node) == list(code.co_varnames[: _arguments(code)])
+
+
+def _arguments(code: CodeType) -> int:
+    gathered = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    return code.co_argcount + code.co_kwonlyargcount + gathered
+
+
+def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
+    """Return whether *text*, of so many *lines*, may be what *code* was made of."""
+    last = max([line or 0 for _, _, line in code.co_lines()], default=0)
+    # A private name is stored with its class.
+    names = [
+        name for name in code.co_names if not name.startswith("_") and "." not in name
+    ]
+    return last < code.co_firstlineno + lines and all(name in text for name in names)
+
+
+def parsed(source: str) -> ast.Module:
+    """
+    Return the tree of *source*; raises what `ast.parse` does.
+
+    Python 3.11 counts the depth of a tree for all threads together: if the garbage
+    collector lets another thread build one meanwhile, both raise `SystemError`, also in
+    the program. Within a collection there is no other.
+    """
+    if sys.version_info >= (3, 12):  # which collects between two instructions only
+        return ast.parse(source)
+    found: list[ast.Module | Exception] = []
+    here = get_ident()
+
+    def build(phase: str, _: object) -> None:
+        if phase == "start" and get_ident() == here and not found:
+            try:
+                found.append(ast.parse(source))
+            except Exception as error:  # noqa: BLE001 - raised below
+                found.append(error)
+
+    gc.callbacks.append(build)
+    try:
+        while not found:  # unless another thread collects just now
+            gc.collect(0)
+    finally:
+        gc.callbacks.remove(build)
+    tree = found[0]
+    if isinstance(tree, Exception):
+        raise tree
+    return tree

@@ -13,22 +13,18 @@ from typing import Any, ClassVar
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.sources import (
+from jaxmon.agent.tracing.objects import (
     ADVANCED,
     DROPPED,
-    FROZEN,
-    LEAKED,
-    Mistake,
-    Node,
-)
-from jaxmon.agent.tracing.values import (
     NOTHING,
     Counters,
+    Local,
     Names,
+    Node,
     TracedValue,
-    ValueOrigin,
     counts,
     either,
+    holder_of,
     joined,
 )
 
@@ -42,42 +38,28 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 class Statements(Expressions):
     """
-    Reads one function.
+    Reads one function, of whose parameters *names* has what is known; *entry* if JAX
+    calls it, so that what it returns leaves the program.
 
     What may not run counts only where it cannot be meant: in a branch that a condition
     decides, nothing is reported but updates that are dropped.
-
-    Args:
-        node: the function.
-        names: what is known about its parameters.
-        outer, run, counters: see `Expressions`.
-        file: of the function.
-        entry: whether JAX calls it: what it returns leaves the program.
-
-    Attributes:
-        mistakes: those found.
-        returned: what is certain about its result.
     """
 
-    def __init__(  # noqa: PLR0913 - what a function depends on
+    def __init__(
         self,
-        node: Node,
+        function: Local,
         names: Names,
-        outer: Callable[[str], TracedValue],
         run: Callable[[TracedValue, Arguments], TracedValue],
-        file: str,
         *,
         counters: Counters,
         entry: bool,
     ) -> None:
-        self.mistakes: dict[Mistake, None] = {}
+        node = function.node
+        place = function.file, getattr(node, "name", "<lambda>")
+        super().__init__(place, function.outer, run, counters)
         self.returned: TracedValue | None = None
-        self.place = file, getattr(node, "name", "<lambda>")
-        self.outer, self.run, self.counters = outer, run, counters
         self._node = node
         self._entry = entry
-        self._certain = True
-        self._leaked: dict[str, Mistake] = {}
         self._globals = _declared(node, ast.Global)
         self._shared = self._globals | _declared(node, ast.Nonlocal)
         unknown = dict.fromkeys(_assigned(node) - self._shared, NOTHING)
@@ -91,48 +73,23 @@ class Statements(Expressions):
             self._body(self._node.body)
         for node in ast.walk(self._node):
             if isinstance(node, ast.Expr) and (text := _dropped(node.value)):
-                self._note_dropped(node.lineno, text)
+                self.note(DROPPED, node.lineno, text)
             if removed := _removed(node):
-                for text in [text for text in self._leaked if _base(text) == removed]:
-                    del self._leaked[text]
-        self.mistakes.update(dict.fromkeys(self._leaked.values()))
-
-    # --- mistakes ----------------------------------------------------------------
-
-    def note(self, kind: str, line: int, text: str) -> None:
-        """Record a mistake, if this runs for certain."""
-        if self._certain:
-            mistake = self._mistake(kind, line, text)
-            if kind == LEAKED:
-                self._leaked[text] = mistake
-            else:
-                self.mistakes[mistake] = None
-
-    def note_frozen(self, origin: ValueOrigin) -> None:
-        """Record that the program depends on a value of the host, likewise."""
-        if self._certain:
-            kind, file = ADVANCED if origin.advanced else FROZEN, origin.file
-            mistake = Mistake(kind, file, origin.line, origin.text, origin.function)
-            self.mistakes[mistake] = None
-
-    def _note_dropped(self, line: int, text: str) -> None:
-        self.mistakes[self._mistake(DROPPED, line, text)] = None
-
-    def _mistake(self, kind: str, line: int, text: str) -> Mistake:
-        file, function = self.place
-        return Mistake(kind, file, line, text, function)
+                for text in [text for text in self.leaked if _base(text) == removed]:
+                    del self.leaked[text]
+        self.mistakes.update(dict.fromkeys(self.leaked.values()))
 
     @contextmanager
     def _doubt(self) -> Iterator[None]:
-        before, self._certain = self._certain, False
+        before, self.certain = self.certain, False
         yield
-        self._certain = before
+        self.certain = before
 
     # --- statements --------------------------------------------------------------
 
     def _body(self, body: Sequence[ast.stmt]) -> None:
         """Read *body*; what follows a return in a branch may not run."""
-        before = self._certain
+        before = self.certain
         for statement in body:
             read = self._statements.get(type(statement))
             if read is not None:
@@ -140,13 +97,13 @@ class Statements(Expressions):
             if isinstance(statement, ast.If | ast.Try | ast.For) and _returns(
                 statement
             ):
-                self._certain = False
-        self._certain = before
+                self.certain = False
+        self.certain = before
 
     def _expression(self, node: ast.Expr) -> None:
         if self.drops(node.value) and not _dropped(node.value):
             text = ast.unparse(node.value.func)  # type: ignore[attr-defined]
-            self._note_dropped(node.lineno, text)
+            self.note(DROPPED, node.lineno, text)
         self.of(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
@@ -195,23 +152,23 @@ class Statements(Expressions):
 
     def _count(self, target: ast.expr, source: ast.expr, value: TracedValue) -> None:
         """Note that *target*, which outlives the call, counts: it gets *value*."""
-        if not self._entry or not self._certain or value.traced:
+        if not self._entry or not self.certain or value.traced:
             return
         if not counts(self._node, target, source):
             return
+        mistake = self.mistake(ADVANCED, target.lineno, ast.unparse(target))
         if isinstance(target, ast.Name) and target.id in self._shared:
-            self.counters.add(target, None, self.place)
-            counter = self.counters.name(self.place[0], target.id) or NOTHING
-            frozen = (*value.frozen, *counter.frozen)
-            self.names[target.id] = replace(value, frozen=frozen)
+            counter = self.counters.add(self.place[0], target.id, mistake)
+            self.names[target.id] = replace(value, frozen=(*value.frozen, counter))
         elif isinstance(target, ast.Attribute) and self._lives(target):
-            base = self.of(target.value)
-            self.counters.add(target, base, self.place)
+            holder = holder_of(self.of(target.value))
+            if holder is not None:
+                self.counters.add(holder, target.attr, mistake)
 
     def _store(self, target: ast.expr, value: TracedValue) -> None:
         """Store *value* in *target*, which outlives the call, in place of another."""
-        self._leaked.pop(ast.unparse(target), None)
-        self.leaks(target, value, target.lineno)
+        self.leaked.pop(ast.unparse(target), None)
+        self.leaks(target, value)
 
     def _result(self, value: TracedValue) -> None:
         if self._entry:
@@ -296,7 +253,7 @@ class Statements(Expressions):
 
     def _delete(self, node: ast.Delete) -> None:
         for target in node.targets:
-            self._leaked.pop(ast.unparse(target), None)
+            self.leaked.pop(ast.unparse(target), None)
 
     _statements: ClassVar[dict[type, Callable[[Any, Any], object]]] = {
         ast.Expr: _expression,

@@ -46,11 +46,8 @@ _IN_PROCESS = "warm it up in its process, with jaxmon.warmup"
 
 def jitted_functions(function: RecordedFunction, main: str) -> list[Any]:
     """
-    Import the module of *function* and return its jitted objects there.
-
-    Args:
-        function: of a file.
-        main: the module to import for ``__main__``; may be empty.
+    Import the module of *function*, or *main* for ``__main__``, and return its jitted
+    objects there.
 
     Raises:
         SignaturesError: it cannot be imported, or has changed; says why.
@@ -117,14 +114,7 @@ def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
 
 
 class Arguments:
-    """
-    Rebuilds arguments.
-
-    Args:
-        jax: the module.
-        leaf: what stands for an array: `abstract` or `zeros`.
-        main: the module with the classes of ``__main__``.
-    """
+    """Rebuilds arguments, with `abstract` or `zeros` in place of each *leaf*."""
 
     def __init__(
         self,
@@ -261,7 +251,6 @@ _NOT_STORED = (
 def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compile what *job* lists; yield a line before each signature, and its result."""
     main, done = job["main"], {tuple(entry) for entry in job["done"]}
-    cache = _CacheOnly() if job["check"] else None
     jax: Any = None
     for number, function in enumerate(parsed(job["document"]).functions):
         left = [
@@ -286,7 +275,8 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"begins": [number, place]}
             arguments = Arguments(jax, abstract, main or "__main__")
             signature = function.signatures[place]
-            yield _compile(arguments, signature, jitted, (number, place), cache)
+            at, checks = (number, place), job["check"]
+            yield _compile(arguments, signature, jitted, at, checks=checks)
 
 
 def _compile(
@@ -294,15 +284,16 @@ def _compile(
     signature: RecordedSignature,
     jitted: list[Any],
     at: tuple[int, int],
-    cache: _CacheOnly | None,
+    *,
+    checks: bool,
 ) -> dict[str, Any]:
     began, status = perf_counter(), CACHED
     try:
         for candidate in jitted:
-            if cache is not None:
-                cache.only(candidate, *arguments.of(signature))
-                continue
             args, kwargs = arguments.of(signature)
+            if checks:
+                _load(candidate, args, kwargs)
+                continue
             found = _compiled(candidate, args, kwargs)
             if not found:
                 # JAX may have it from an equal signature before.
@@ -329,32 +320,28 @@ def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
     return CACHED if CACHE_HIT in _events else ""
 
 
-class _CacheOnly:
-    """Loads programs from the persistent cache, and never compiles one."""
+def _load(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Load the program from the cache; `SignaturesError` if XLA would compile it."""
+    lowered, jax = jitted.lower(*args, **kwargs), import_module("jax")
 
-    _name = ""
-
-    def only(self, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Load the program for these arguments; `SignaturesError` if there is none."""
-        lowered, jax = jitted.lower(*args, **kwargs), import_module("jax")
-        self._name = getattr(function_of(uncounted(jitted)), "__name__", "")
-        # Tracing may compile constants, as importing the program may.
-        places = [(place, getattr(*place)) for place in patches.builds(jax)]
-        try:
-            for place, _ in places:
-                setattr(*place, self._compile)
-            lowered.compile()
-        finally:
-            for place, original in places:
-                setattr(*place, original)
-
-    def _compile(self, *_: object, **__: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         msg = "it is not in the cache: the first call would compile"
+        name = getattr(function_of(uncounted(jitted)), "__name__", "")
         cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
-        if self._name.isidentifier() and cache.is_dir():
-            others = len(list(cache.glob(f"jit_{self._name}-*-cache")))
+        if name.isidentifier() and cache.is_dir():
+            others = len(list(cache.glob(f"jit_{name}-*-cache")))
             msg += f"; {others} of that name are, of other code, sizes or flags"
         raise SignaturesError(msg)
+
+    # Tracing may compile constants, as importing the program may.
+    places = [(place, getattr(*place)) for place in patches.builds(jax)]
+    try:
+        for place, _ in places:
+            setattr(*place, refuse)
+        lowered.compile()
+    finally:
+        for place, original in places:
+            setattr(*place, original)
 
 
 _events: list[str] = []

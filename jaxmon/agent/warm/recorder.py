@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
 
-from jaxmon.agent.context import Options
+from jaxmon.agent.context import Context, Options
 from jaxmon.agent.functions import Function
-from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import (
     found_in,
     is_instance,
@@ -49,27 +48,175 @@ _KNOWN_TREES = 100
 _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
-class Descriptions:
-    """
-    Describes calls.
+def _leaf(kind: str, of: Leaf) -> str:
+    """Return an array or number of *kind* as JSON."""
+    if of.placement == -1:
+        msg = (
+            "an argument is not in a device's default memory, or is sharded otherwise "
+            "than over all devices"
+        )
+        raise NotExportableError(msg)
+    if not all([type(size) is int for size in of.shape]):
+        msg = "an argument has a symbolic shape"
+        raise NotExportableError(msg)
+    found: dict[str, Any] = {"kind": kind, "dtype": str(of.dtype)}
+    found["shape"] = list(of.shape)
+    if of.weak:
+        found["weak"] = True
+    if type(of.placement) is str:
+        found["sharding"] = json.loads(of.placement)
+    elif of.placement is not None:
+        found["device"] = of.placement
+    return _text(found)
 
-    Args:
-        jax: the module.
-        values: whether values of static arguments may be written to a file.
-    """
 
-    def __init__(self, jax: Any, *, values: bool) -> None:
+def _key(key: Any) -> str:
+    """Return a key of a dictionary as JSON."""
+    kind = type(key)
+    if kind is str and len(key) <= _LONGEST:
+        return _quoted(key)
+    if kind is int and len(str(key)) <= _LONGEST:
+        return str(key)
+    msg = "an argument is a dict with keys other than short strings or integers"
+    raise NotExportableError(msg)
+
+
+# Names recur from compile to compile.
+@functools.lru_cache(maxsize=1000)
+def _quoted(name: str) -> str:
+    return json.dumps(name)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+SITE = "signatures"
+
+_MOST_SIGNATURES = 256
+# Together; a signature takes some 80 bytes per leaf.
+_MOST_CHARACTERS = 8 << 20
+_FULL = "too many signatures were recorded"
+_NO_CALL = "they were compiled ahead of time, or under a transformation"
+# Flags of code that takes ``*args`` or ``**kwargs``.
+_VARIABLE = 0x04 | 0x08
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The signatures of one label: compiles and seconds, by signature in JSON."""
+
+    module: str = ""
+    qualname: str = ""
+    parameters: tuple[str, ...] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    omitted: Counter[str] = field(default_factory=Counter)
+
+
+class SignatureRecorder:
+    """Records the call of each compile, on the compiling threads."""
+
+    def __init__(self, context: Context) -> None:
         import numpy as np  # noqa: PLC0415 - as JAX
 
-        self._jax = jax
-        self._array, self._numpy, self._scalar = jax.Array, np.ndarray, np.generic
-        self._values = values
+        self._jax, self._guard = context.jax, context.guard
+        self._array, self._numpy, self._scalar = self._jax.Array, np.ndarray, np.generic
+        # Whether values of static arguments may be written to a file.
+        self._values = context.settings.event_values
         # Texts of leaves, by their class, which is none of the program's, and type.
         self._texts: dict[tuple[int, Leaf], str] = {}
         # Texts around the leaves of an argument, by its tree.
         self._outlines: dict[int, tuple[object, list[str]]] = {}
+        self._functions: dict[str, Recorded] = {}
+        self.characters = 0
+        # Reentrant: a signal handler may compile, too.
+        self._lock = RLock()
 
-    def of(self, call: JitCall) -> str:
+    def on_call(
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
+    ) -> Callable[[float], None] | None:
+        """Describe a *call* that compiles; return what records it afterwards."""
+        if SITE in self._guard.off:
+            return None
+        try:
+            record = self._of(function, jitted, options)
+            try:
+                text = self._described(call)
+            except NotExportableError as reason:
+                record.omitted[str(reason)] += 1
+                return None
+        except Exception:  # noqa: BLE001 - contained: the program compiles on
+            self._guard.failed(SITE)
+            return None
+        return functools.partial(self._note, record, text)
+
+    def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
+        record = self._functions.get(function.name)
+        if record is None:
+            fun: Any = jitted.fun
+            named = type(fun) is types.FunctionType
+            made = Recorded(
+                str(fun.__module__ or "") if named else "",
+                str(fun.__qualname__) if named else "",
+                parameters_of(fun),
+                {name: text[:300] for name, text, _ in options[1:]},
+            )
+            record = self._functions.setdefault(function.name, made)
+        return record
+
+    def _note(self, record: Recorded, text: str, seconds: float) -> None:
+        with self._lock:
+            found = record.signatures.get(text)
+            if found is None:
+                many = len(record.signatures) >= _MOST_SIGNATURES
+                if many or self.characters + len(text) > _MOST_CHARACTERS:
+                    record.omitted[_FULL] += 1
+                    return
+                self.characters += len(text)
+            count, total = found or (0, 0.0)
+            record.signatures[text] = count + 1, total + seconds
+
+    def explain(self) -> dict[str, int]:
+        """Return how many signatures were recorded, and how many could not be."""
+        records = list(self._functions.values())
+        return {
+            "recorded": sum(len(record.signatures) for record in records),
+            "omitted": sum(sum(record.omitted.copy().values()) for record in records),
+        }
+
+    def document(
+        self,
+        seen: Callable[[str, RecordedSignature], RecordedSignature],
+        built: Mapping[str, int],
+    ) -> Document:
+        """
+        Return everything recorded so far; *seen* adds to a signature of a function what
+        is known of its calls, and *built* has all programs, however they were compiled.
+        """
+        functions = []
+        records = {name: Recorded() for name in built} | self._functions
+        for name, record in sorted(records.items()):
+            signatures = []
+            for text, (count, seconds) in record.signatures.copy().items():
+                args, kwargs = json.loads(text)
+                found = RecordedSignature(tuple(args), kwargs, count, seconds)
+                signatures.append(seen(name, found))
+            where = name, record.module, record.qualname, record.parameters
+            omitted = dict(record.omitted.copy())
+            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
+            if (others := built.get(name, 0) - recorded) > 0:
+                omitted[_NO_CALL] = others
+            functions.append(
+                RecordedFunction(*where, record.options, tuple(signatures), omitted)
+            )
+        platform = self._jax.default_backend() if self._functions else ""
+        versions = {"jax": str(self._jax.__version__), "platform": str(platform)}
+        return Document(versions, _main(), tuple(functions))
+
+    # --- descriptions, on the compiling thread --------------------------------------
+
+    def _described(self, call: JitCall) -> str:
         """
         Return the list of positional arguments of *call* and the object of keyword
         arguments, as JSON: a list of both.
@@ -98,20 +245,19 @@ class Descriptions:
             for number, argument in enumerate(call.args)
         ]
         data = named.node_data()
-        names = data[1] if data else ()
-        kwargs = {}
-        for name, child in zip(names, named.children(), strict=True):
-            kwargs[str(name)] = self._traced(child, next(nodes), leaves)
+        kwargs = {
+            str(name): self._traced(child, next(nodes), leaves)
+            for name, child in zip(
+                data[1] if data else (), named.children(), strict=True
+            )
+        }
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
             kwargs[name] = self._argument(call.kwargs[name])
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
         return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
     def _device(self, sharding: Any) -> int | str:
-        """
-        Return the number of the only device of *sharding*, or mesh and spec of one over
-        all devices of this process, as JSON; -1 for another one.
-        """
+        """Return device, or mesh and spec over all devices, as JSON; else -1."""
         kind, devices = kind_of(type(sharding)), self._jax.local_devices()
         device = next(iter(sharding.device_set))
         usual = sharding.memory_kind in (None, device.default_memory().kind)
@@ -174,10 +320,7 @@ class Descriptions:
         return "".join(chain.from_iterable(pairs))
 
     def _write(self, tree: Any, depth: int, out: list[str]) -> bool:
-        """
-        Add the JSON of a container to *out*, in which a leaf begins another item.
-        Return whether no class keeps anything beside its leaves.
-        """
+        """Add a container to *out*; return whether it is all in its leaves."""
         data = tree.node_data()
         if data is None:
             out.append("")
@@ -190,28 +333,21 @@ class Descriptions:
             msg = f"an argument is nested more than {_DEEP} deep"
             raise NotExportableError(msg)
         children, comma = tree.children(), ""
-        plain = True
-        if kind is dict:
-            out[-1] += '{"dict":['
-            for key, child in zip(static, children, strict=True):
-                out[-1] += f"{comma}[{_key(key)},"
-                plain &= self._write(child, depth + 1, out)
-                out[-1] += "]"
-                comma = ","
-        else:
-            opening = self._opening(kind, static, len(children))
-            plain = not opening.endswith('"node":[')
-            out[-1] += opening
-            for child in children:
-                out[-1] += comma
-                plain &= self._write(child, depth + 1, out)
-                comma = ","
+        opening = self._opening(kind, static, len(children))
+        plain = not opening.endswith('"node":[')
+        out[-1] += opening
+        for number, child in enumerate(children):
+            key = f"[{_key(static[number])}," if kind is dict else ""
+            out[-1] += comma + key
+            plain &= self._write(child, depth + 1, out)
+            out[-1] += "]" if key else ""
+            comma = ","
         out[-1] += "]}"
         return plain
 
     def _opening(self, kind: Any, static: Any, size: int) -> str:
         """Return the beginning of a container of *kind* with *size* members."""
-        if kind is list or kind is tuple:
+        if kind is list or kind is tuple or kind is dict:
             return f'{{"{kind.__name__}":['
         name = name_of(kind)
         path = path_of(kind)
@@ -223,193 +359,6 @@ class Descriptions:
             return f'{{"class":{_quoted(path)},"namedtuple":['
         beside = self._static(static, f"an argument contains a {name}, part of which")
         return f'{{"class":{_quoted(path)},"static":{beside},"node":['
-
-
-def _leaf(kind: str, of: Leaf) -> str:
-    """Return an array or number of *kind* as JSON."""
-    if of.placement == -1:
-        msg = (
-            "an argument is not in a device's default memory, or is sharded otherwise "
-            "than over all devices"
-        )
-        raise NotExportableError(msg)
-    if not all([type(size) is int for size in of.shape]):
-        msg = "an argument has a symbolic shape"
-        raise NotExportableError(msg)
-    found: dict[str, Any] = {"kind": kind, "dtype": str(of.dtype)}
-    found["shape"] = list(of.shape)
-    if of.weak:
-        found["weak"] = True
-    if type(of.placement) is str:
-        found["sharding"] = json.loads(of.placement)
-    elif of.placement is not None:
-        found["device"] = of.placement
-    return _text(found)
-
-
-def _key(key: Any) -> str:
-    """Return a key of a dictionary as JSON."""
-    kind = type(key)
-    if kind is str and len(key) <= _LONGEST:
-        return _quoted(key)
-    if kind is int and len(str(key)) <= _LONGEST:
-        return str(key)
-    msg = "an argument is a dict with keys other than short strings or integers"
-    raise NotExportableError(msg)
-
-
-# Names recur from compile to compile.
-@functools.lru_cache(maxsize=1000)
-def _quoted(name: str) -> str:
-    return json.dumps(name)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-SITE = "signatures"
-
-_MOST_SIGNATURES = 256
-# Together; a signature takes some 80 bytes per leaf.
-_MOST_CHARACTERS = 8 << 20
-_FULL = "too many signatures were recorded"
-_NO_CALL = "they were compiled ahead of time, or under a transformation"
-# Flags of code that takes ``*args`` or ``**kwargs``.
-_VARIABLE = 0x04 | 0x08
-
-
-@dataclass(slots=True)
-class Recorded:
-    """
-    The signatures of one function label: compiles and seconds, by signature in JSON.
-
-    Args:
-        module: where the function is defined, empty if it cannot be imported.
-        qualname: its name there.
-        parameters: names of its parameters, if known.
-        options: its options of `jax.jit`.
-        omitted: signatures that are missing, by reason.
-    """
-
-    module: str = ""
-    qualname: str = ""
-    parameters: tuple[str, ...] | None = None
-    options: dict[str, str] = field(default_factory=dict)
-    signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    omitted: Counter[str] = field(default_factory=Counter)
-
-
-class SignatureRecorder:
-    """
-    Records the call of each compile, on the compiling threads.
-
-    Args:
-        jax: the module.
-        guard: contains failures.
-        values: whether values of static arguments may be recorded.
-
-    Attributes:
-        characters: size of all signatures together.
-    """
-
-    def __init__(self, jax: Any, guard: Guard, *, values: bool) -> None:
-        self._jax, self._guard, self._values = jax, guard, values
-        self._describe: Descriptions | None = None
-        self._functions: dict[str, Recorded] = {}
-        self.characters = 0
-        # Reentrant: a signal handler may compile, too.
-        self._lock = RLock()
-
-    def on_call(
-        self, function: Function, jitted: Jitted, call: JitCall, options: Options
-    ) -> Callable[[float], None] | None:
-        """Describe a *call* that compiles; return what records it afterwards."""
-        if SITE in self._guard.off:
-            return None
-        try:
-            if self._describe is None:
-                self._describe = Descriptions(self._jax, values=self._values)
-            record = self._of(function, jitted, options)
-            try:
-                text = self._describe.of(call)
-            except NotExportableError as reason:
-                record.omitted[str(reason)] += 1
-                return None
-        except Exception:  # noqa: BLE001 - contained: the program compiles on
-            self._guard.failed(SITE)
-            return None
-        return functools.partial(self._note, record, text)
-
-    def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
-        record = self._functions.get(function.name)
-        if record is None:
-            fun: Any = jitted.fun
-            named = type(fun) is types.FunctionType
-            made = Recorded(
-                str(fun.__module__ or "") if named else "",
-                str(fun.__qualname__) if named else "",
-                parameters_of(fun),
-                {name: text[:300] for name, text, _ in options[1:]},
-            )
-            record = self._functions.setdefault(function.name, made)
-        return record
-
-    def _note(self, record: Recorded, text: str, seconds: float) -> None:
-        with self._lock:
-            found = record.signatures.get(text)
-            if found is None:
-                many = len(record.signatures) >= _MOST_SIGNATURES
-                if many or self.characters + len(text) > _MOST_CHARACTERS:
-                    record.omitted[_FULL] += 1
-                    return
-                self.characters += len(text)
-            count, total = found or (0, 0.0)
-            record.signatures[text] = count + 1, total + seconds
-
-    def explain(self) -> dict[str, int]:
-        """Return how many signatures were recorded, and how many could not be."""
-        records = list(self._functions.values())
-        return {
-            "recorded": sum(len(record.signatures) for record in records),
-            "omitted": sum(sum(record.omitted.copy().values()) for record in records),
-        }
-
-    def document(
-        self,
-        seen: Callable[[str, RecordedSignature], RecordedSignature],
-        built: Mapping[str, int],
-    ) -> Document:
-        """
-        Return everything recorded so far.
-
-        Args:
-            seen: adds to a signature of a function what is known of its calls.
-            built: programs of the program's functions, however they were compiled.
-        """
-        functions = []
-        records = self._functions.copy()
-        for name in built.keys() - records:
-            records[name] = Recorded()
-        for name, record in sorted(records.items()):
-            signatures = []
-            for text, (count, seconds) in record.signatures.copy().items():
-                args, kwargs = json.loads(text)
-                found = RecordedSignature(tuple(args), kwargs, count, seconds)
-                signatures.append(seen(name, found))
-            where = name, record.module, record.qualname, record.parameters
-            omitted = dict(record.omitted.copy())
-            recorded = sum(of.compiles for of in signatures) + sum(omitted.values())
-            if (others := built.get(name, 0) - recorded) > 0:
-                omitted[_NO_CALL] = others
-            functions.append(
-                RecordedFunction(*where, record.options, tuple(signatures), omitted)
-            )
-        return Document(self._versions(), _main(), tuple(functions))
-
-    def _versions(self) -> dict[str, str]:
-        platform = self._jax.default_backend() if self._functions else ""
-        return {"jax": str(self._jax.__version__), "platform": str(platform)}
 
 
 def parameters_of(fun: Any) -> tuple[str, ...] | None:

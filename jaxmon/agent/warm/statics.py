@@ -37,12 +37,7 @@ class NotExportableError(Exception):
 
 def described(value: Any, what: str, depth: int = 0) -> Any:
     """
-    Return *value* as JSON.
-
-    Args:
-        value: any object.
-        what: what it is, as the subject of the error.
-        depth: levels above it.
+    Return *value* as JSON; *what* it is, is the subject of the error.
 
     Raises:
         NotExportableError: it is neither plain data nor an object of a module.
@@ -97,11 +92,7 @@ def path_of(value: Any) -> str:
 
 def rebuilt(node: Any, main: str) -> Any:
     """
-    Return the value that `described` returned as *node*.
-
-    Args:
-        node: as in a file, validated.
-        main: the module that stands for ``__main__``.
+    Return the value that `described` returned as *node*, with *main* for ``__main__``.
 
     Raises:
         SignaturesError: there is no such object any more.
@@ -119,12 +110,8 @@ def rebuilt(node: Any, main: str) -> Any:
 
 def object_at(path: str, main: str) -> Any:
     """
-    Return the object at *path*, ``module:name``; only modules that the program has
-    loaded are searched.
-
-    Args:
-        path: as of `path_of`.
-        main: the module that stands for ``__main__``.
+    Return the object at *path*, as of `path_of`, with *main* for ``__main__``; only
+    modules that the program has loaded are searched.
 
     Raises:
         SignaturesError: there is none.
