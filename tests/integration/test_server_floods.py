@@ -141,44 +141,6 @@ class TestFloods:
         assert site.errors == []
 
 
-def ask_later(site: Site, client: socket.socket) -> None:
-    """Send a request that is answered later, and wait until the server has read it."""
-    before = len(site.later)
-    client.sendall(head_of("/later"))
-    until(lambda: len(site.later) > before, "the request")
-
-
-class TestAddresses:
-    """No address keeps another out."""
-
-    def test_an_address_with_fewer_places_gets_one(
-        self, make_site: Callable[..., Site]
-    ) -> None:
-        """An address that holds all places yields one to another, not to itself."""
-        site = make_site(max_connections=3)
-        with ExitStack() as stack:
-            clients = [stack.enter_context(site.connect()) for _ in range(3)]
-            for client in clients:
-                ask_later(site, client)
-            assert site.get("/echo")[0].status == 503
-
-            assert status(ask(site, "127.0.0.2")) == 200
-            assert everything(clients[0]) == b""
-            for later in site.later[1:]:
-                later.set_result(Response(b"at last"))
-            for client in clients[1:]:
-                assert status(client.recv(1000)) == 200
-
-    def test_also_where_one_address_overruns_the_server(self, make_site):
-        """Beyond the places in which an address is rejected, too."""
-        site = make_site(max_connections=2)
-        with ExitStack() as stack:
-            for _ in range(20):
-                stack.enter_context(site.connect())
-            until(lambda: site.server.dropped >= 16, "the server to be full")
-            assert status(ask(site, "127.0.0.2")) == 200
-
-
 def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
     """Have *clients* ask for the page until *stack* closes; return when all began."""
     over, begun = Event(), Barrier(5)
@@ -259,10 +221,3 @@ def unsent(site: Site) -> list[int]:
         if int(local.partition(":")[2], 16) == site.port:
             held.append(int(queues.partition(":")[0], 16))
     return [one for one in held if one]
-
-
-def ask(site: Site, source: str) -> bytes:
-    """Return what a client at the address *source* gets."""
-    with site.connect(source=source) as client:
-        client.sendall(head_of("/echo", "Connection: close"))
-        return everything(client)

@@ -198,8 +198,6 @@ class Server:
             with contextlib.suppress(Exception):
                 self._on_error(site, error)
 
-    # --- On the server thread ------------------------------------------------------
-
     def _run(self, loop: EventLoop, clients: ConnectionPool) -> None:
         try:
             self._serve(loop, clients)
@@ -222,7 +220,7 @@ class Server:
             self._drop_lost()
         for listener in list(self._listeners):
             self.close_listener(listener)
-        clients.close_waiting()
+        clients.close(waiting=True)
         end = now() + _GRACE_SECONDS
         while clients and (since := now()) < end:
             loop.turn(min(end, clients.due))
@@ -258,7 +256,7 @@ class Server:
     ) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                sock, address = listener.sock.get().accept()
+                sock, _ = listener.sock.get().accept()
             except ConnectionAbortedError:
                 continue
             except (BlockingIOError, InterruptedError, DescriptorLostError):
@@ -270,4 +268,4 @@ class Server:
                 loop.later(_RETRY_SECONDS, again)
                 return
             sock.settimeout(0)
-            clients.accept(sock, listener, "" if listener.local else address[0])
+            clients.accept(sock, listener)
