@@ -185,13 +185,6 @@ def test_agent_that_left_is_forgotten(run_dir: Path, serve: Serve) -> None:
     assert up(page_of(agents)) == {"0": 1}
 
 
-def test_forged_worker_label_is_kept_apart(run_dir: Path, serve: Serve) -> None:
-    """An agent that claims to be another worker does not mix with it."""
-    serve(0, b'# TYPE jaxmon_new gauge\njaxmon_new{worker="1"} 5\n')
-    page = page_of(Agents(run_dir))
-    assert page['jaxmon_new{worker="0",exported_worker="1"}'] == 5
-
-
 def test_many_agents_are_read_at_once(run_dir: Path, raw: Raw) -> None:
     """Forty agents that answer together are read in one round, not one by one."""
     count = 40
