@@ -199,7 +199,6 @@ class Service:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)
         self._publish_limits()
-        registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
         if self._pusher is not None:
@@ -287,7 +286,6 @@ class Service:
         return judge(options.run_dir, options.limits, timeout=_FINDINGS_TIMEOUT)
 
     def _withheld(self) -> str:
-        """Return why the findings are withheld from all, ``""`` if they are not."""
         if "agents" in self._options.disabled:
             return "agents"
         return "off" if self._options.findings == "off" else ""
@@ -298,7 +296,6 @@ class Service:
         return self._options.findings == "all" or request.trusted
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
-        """Return what serves the ranks of this host; `CommandError` if open."""
         from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
@@ -325,7 +322,6 @@ class Service:
         return Ranks(self._options.run_dir, failed, sources=sources)
 
     def _make_pusher(self) -> Pusher:
-        """Return what pushes by OTLP. Raises `CommandError`: it cannot."""
         from jaxmon.otel.environment import plan  # noqa: PLC0415 - few push
         from jaxmon.otel.pusher import Pusher  # noqa: PLC0415 - likewise
 
