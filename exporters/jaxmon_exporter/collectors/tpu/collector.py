@@ -214,7 +214,6 @@ class Figures:
         return [(place, reported[key]) for key, place in self._placed(reported).items()]
 
     def _by_chip(self, name: str) -> dict[int, float]:
-        """Return shares of a metric that has a value for each chip or core."""
         chips: dict[int, list[float]] = defaultdict(list)
         for reading in self.readings:
             places = self._held_by(reading.runtime)
@@ -445,7 +444,6 @@ class Tpus(polling.Collector):
         ]
 
     def _watch(self, figures: Figures) -> None:
-        """Log the position of cores that make no progress while programs are queued."""
         if hung := self._hangs.update(figures.states()):
             locations = self._runtimes.locations(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
@@ -459,7 +457,6 @@ class Tpus(polling.Collector):
 
 
 def _placeholder_chips(readings: Sequence[RuntimeReading]) -> tuple[list[str], int]:
-    """Return names for chips that cannot be seen, and how many cores each has."""
     cores = chips = 0
     for reading in readings:
         cores += reading.count_cores()

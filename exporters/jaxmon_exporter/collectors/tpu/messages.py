@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -155,7 +154,8 @@ class _Message(wire.Message):
 
     def double(self, field: int) -> float | None:
         """Return the double in *field*, `None` without one."""
-        return (self.doubles(field) or [None])[-1]
+        found = self.doubles(field)
+        return found[-1] if found else None
 
 
 def _signed(value: int) -> int:
@@ -264,10 +264,6 @@ _UNKNOWN = frozenset({"NOT_FOUND", "UNIMPLEMENTED", "INVALID_ARGUMENT"})
 
 # Of one reply; the largest that a runtime has are some 10 KiB.
 _MOST_BYTES = 1 << 20
-# What else a server sends is read as fast as it comes and can pile up meanwhile.
-_MOST_GROWTH = 48 << 20
-_CHECK_SECONDS = 0.05
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _OPTIONS = (
     # A web proxy cannot reach a runtime on this host.
@@ -341,30 +337,15 @@ def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
             .future(call.request, timeout=max(0.0, end - time.monotonic()))
             for call in calls
         ]
-        _wait(grpc, futures, end)
-        return [_reply(future) for future in futures]
+        return [_reply(grpc, future, end) for future in futures]
 
 
-def _wait(grpc: Any, futures: Sequence[Any], end: float) -> None:
-    """Wait for all *futures* until *end*, or until a server floods this process."""
-    most = _resident_bytes() + _MOST_GROWTH
-    for future in futures:
-        while not future.done() and (left := end - time.monotonic()) > 0:
-            with contextlib.suppress(grpc.FutureTimeoutError):
-                future.exception(min(left, _CHECK_SECONDS))
-            if not future.done() and _resident_bytes() > most:
-                return
-
-
-def _resident_bytes() -> int:
-    pages = Path("/proc/self/statm").read_bytes().split()[1]
-    return int(pages) * _PAGE_BYTES
-
-
-def _reply(future: Any) -> Reply:
-    if not future.done():
+def _reply(grpc: Any, future: Any, end: float) -> Reply:
+    try:
+        error = future.exception(max(0.0, end - time.monotonic()))
+    except grpc.FutureTimeoutError:
         return SLOW
-    if (error := future.exception()) is not None:
+    if error is not None:
         return GrpcFailure(error.code().name)
     reply: bytes | None = future.result()
     return CUT_OFF if reply is None else reply

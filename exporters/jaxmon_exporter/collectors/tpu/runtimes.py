@@ -376,7 +376,6 @@ class Runtimes:
     def _judge(
         self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
-        """Decide whether a runtime is still up, and the same."""
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < runtime.uptime:
             runtime.renew()
