@@ -21,6 +21,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from jaxmon import interrupts
@@ -38,8 +39,6 @@ _SHARED = stat.S_ISGID | stat.S_IRWXG
 _MAX_SOCKET_PATH = 106
 # What file systems say that have none, as some network file systems.
 _NO_SOCKETS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-# How often a directory is recreated that is removed between creation and use.
-_ATTEMPTS = 10
 
 
 class RunDirError(JaxmonError):
@@ -111,10 +110,8 @@ def of_others(uid: int) -> dict[Path, int | None]:
     and how many sockets are there, `None` if that cannot be seen. Links are skipped.
     """
     found: dict[Path, int | None] = {}
-    for directory in (
-        *_temporary().glob("jaxmon-[0-9]*"),
-        *Path("/run/user").glob("*/jaxmon"),
-    ):
+    theirs = _temporary().glob("jaxmon-[0-9]*"), Path("/run/user").glob("*/jaxmon")
+    for directory in chain(*theirs):
         with contextlib.suppress(OSError):
             status = directory.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid != uid:
@@ -209,7 +206,6 @@ class Slot:
         self._lock.abandon()
 
     def _take_back(self) -> bool:
-        """Reacquire the lock: who holds the current file owns the slot."""
         self._lock.abandon()
         return self._lock.take()
 
@@ -226,17 +222,12 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
-    for _ in range(_ATTEMPTS):
-        mode = prepare(directory)
-        try:
-            return _lowest(directory, mode, first)
-        except FileNotFoundError:  # removed meanwhile
-            continue
-    msg = (
-        f"run directory {directory} keeps being removed; set JAXMON_RUN_DIR to "
-        "another directory"
-    )
-    raise RunDirError(msg)
+    mode = prepare(directory)
+    try:
+        return _lowest(directory, mode, first)
+    except FileNotFoundError as error:
+        msg = f"run directory {directory} was removed meanwhile; try again"
+        raise RunDirError(msg) from error
 
 
 def no_socket(path: Path, error: OSError) -> RunDirError:
@@ -258,7 +249,6 @@ def is_link(path: Path) -> bool:
 
 
 def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
-    """Return the first free slot. Raises `FileNotFoundError`, or `RunDirError`."""
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
         slot = Slot(number, path, mode)
@@ -322,37 +312,27 @@ def prepare(directory: Path) -> int:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not followed when it is a link: under a shared temporary directory another
         # user may have created it.
-        status = directory.lstat()
-        mode = _file_mode(directory)
+        status, mode = directory.lstat(), directory.stat().st_mode
     except OSError as error:
         msg = (
             f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
             "writable directory"
         )
         raise RunDirError(msg) from error
-    shared = directory.parent == _temporary()
-    if shared and stat.S_ISLNK(status.st_mode):
-        msg = (
-            f"run directory {directory} is a symbolic link, which anyone could "
-            "have created; set JAXMON_RUN_DIR to a directory that you own"
-        )
-        raise RunDirError(msg)
-    if shared and status.st_uid != os.getuid():
-        msg = (
-            f"run directory {directory} belongs to uid {status.st_uid}, not to "
-            f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"
-        )
-        raise RunDirError(msg)
-    return mode
-
-
-def _file_mode(directory: Path) -> int:
-    """
-    Return the permissions of files: for the group, too, of a directory that is
-    set-group-ID and open to it. Raises `OSError`.
-    """
-    shared = directory.stat().st_mode & _SHARED == _SHARED
-    return 0o660 if shared else 0o600
+    if directory.parent == _temporary():
+        problem = ""
+        if stat.S_ISLNK(status.st_mode):
+            problem = "is a symbolic link, which anyone could have created"
+        elif status.st_uid != os.getuid():
+            problem = f"belongs to uid {status.st_uid}, not to {os.getuid()}"
+        if problem:
+            msg = (
+                f"run directory {directory} {problem}; set JAXMON_RUN_DIR to a "
+                "directory of your own"
+            )
+            raise RunDirError(msg)
+    # For the group, too, if the directory is set-group-ID and open to it.
+    return 0o660 if mode & _SHARED == _SHARED else 0o600
 
 
 def _temporary() -> Path:
