@@ -104,7 +104,6 @@ class Host(Collector):
             yield by_label(metric, {card: both[place] for card, both in found.items()})
 
     def _find_cards(self, net: Path) -> None:
-        """Find the network cards, again whenever an interface appears or disappears."""
         try:
             interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
         except OSError:

@@ -83,8 +83,6 @@ _DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A jitted function of the synthetic program."""
-
     name: str
     rate: float
     shapes: int
@@ -305,7 +303,6 @@ def _process(worker: int, elapsed: float) -> Iterator[Row]:
 
 
 def _counts(function: _Function, elapsed: float) -> tuple[int, int, int]:
-    """Return calls, recompiles and programs of *function*."""
     recompiles = math.floor(function.recompiles_per_hour * elapsed / 3600)
     calls = math.floor(function.rate * elapsed)
     return calls, recompiles, function.shapes + recompiles

@@ -34,11 +34,6 @@ TIMEOUT = 10
 NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
 
 
-def failure(code: int, otherwise: str) -> str:
-    """Return the reason under which a failed call is counted."""
-    return "no_permission" if code == NO_PERMISSION else otherwise
-
-
 log = logging.getLogger("jaxmon.exporter")
 
 Reading: TypeAlias = tuple[Metric, Sample]
@@ -210,7 +205,6 @@ def _or_nothing(nvml: Nvml, read: Callable[[], str]) -> str:
 
 
 def _numa_node(sysfs: Path, address: str) -> int | None:
-    """Return the node, `None` where the kernel knows none."""
     try:
         node = int((sysfs / "bus/pci/devices" / address / "numa_node").read_text())
     except (OSError, ValueError):

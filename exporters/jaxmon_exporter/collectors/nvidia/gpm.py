@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,6 +55,7 @@ _PERCENT = 100
 # UUID of a GPU, and the number of an instance of it.
 _Key: TypeAlias = tuple[str, int | None]
 _UNSUPPORTED = "unsupported"
+_SERIOUS = DRIVER.keys() | LOST.keys()
 _ADVICE = {
     _UNSUPPORTED: (
         "no GPU here supports activity metrics (Hopper or later required); for older "
@@ -119,8 +120,8 @@ class Gpm(polling.Collector):
         """Find the units to sample, and forget those that are gone."""
         count = nvml.nvmlDeviceGetCount()
         if not count:
-            reason = "no_devices"
-            raise polling.CollectorUnavailable(reason, "the driver reports no GPUs")
+            reason, message = "no_devices", "the driver reports no GPUs"
+            raise polling.CollectorUnavailable(reason, message)
         seen: set[_Key] = set()
         for index in range(count):
             try:
@@ -222,25 +223,23 @@ def _mig_instances(
     nvml: Nvml, handle: Handle
 ) -> tuple[bool, dict[int, tuple[str, ...]]]:
     """Return whether a GPU is split, and its instances with their devices' UUIDs."""
-    found: dict[int, list[str]] = {}
+    found: defaultdict[int, tuple[str, ...]] = defaultdict(tuple)
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
         slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
     except nvml.NVMLError as error:
-        if error.value in DRIVER | dict.fromkeys(LOST):
+        if error.value in _SERIOUS:
             raise
         return False, {}
     for slot in range(slots):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
             instance = nvml.nvmlDeviceGetGpuInstanceId(device)
-            uuid = text(nvml.nvmlDeviceGetUUID(device))
+            found[instance] += (text(nvml.nvmlDeviceGetUUID(device)),)
         except nvml.NVMLError as error:
-            if error.value in DRIVER | dict.fromkeys(LOST):
+            if error.value in _SERIOUS:
                 raise
-        else:
-            found.setdefault(instance, []).append(uuid)
-    return bool(current), {number: tuple(uuids) for number, uuids in found.items()}
+    return bool(current), found
 
 
 def _sampled(nvml: Nvml, unit: _Unit) -> Any:
@@ -257,7 +256,6 @@ def _sampled(nvml: Nvml, unit: _Unit) -> Any:
 
 
 def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
-    """Return the values between two samples, without those that NVML lacks."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(unit.metrics)
