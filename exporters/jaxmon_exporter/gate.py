@@ -192,7 +192,6 @@ class AccessGate:
             self._failed = False
 
     def _read(self) -> None:
-        """Apply the files; `WebConfigError` or `CommandError` if they are unusable."""
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
         # before they are read: a change in between is noticed at the next check.

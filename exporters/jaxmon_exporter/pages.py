@@ -187,11 +187,7 @@ def summary_page(
     refresh: Callable[[], Future[None] | None],
 ) -> SlowPage:
     """Return the handler of ``/api/summary``, also of ``?worker=3``."""
-
-    def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
-        return _json(summary(admitted, None))
-
-    every = shared(make, admits)
+    every = shared(lambda admitted: _json(summary(admitted, None)), admits)
 
     def respond(request: Request) -> Response:
         worker = request.query.get("worker")

@@ -63,23 +63,22 @@ def unserved(
     served = {name for family in first for name, _ in family.samples}
     ours = _identities(first)
     instances = _instances(first)
+
+    def is_wanted(metric: str, uuid: str) -> bool:
+        if metric == catalog.ACCELERATOR_INFO.name and uuid in ours:
+            return False
+        if ours and not all_gpus and uuid not in ours:
+            return False
+        counter = None if all_rates else COUNTERS.get(metric)
+        return counter is None or series(counter, uuid) not in served
+
     found = []
     for family in second:
         kept: list[Sample] = []
         for sample in family.samples:
             for uuid, name, value in _named(sample, instances):
-                if uuid is not None:
-                    if (
-                        family.metric.name == catalog.ACCELERATOR_INFO.name
-                        and uuid in ours
-                    ):
-                        continue
-                    if ours and not all_gpus and uuid not in ours:
-                        continue
-                    counter = COUNTERS.get(family.metric.name)
-                    if counter and not all_rates and series(counter, uuid) in served:
-                        continue
-                if name not in served:
+                wanted = uuid is None or is_wanted(family.metric.name, uuid)
+                if wanted and name not in served:
                     served.add(name)
                     kept.append((name, value))
         found.append(Family(family.metric, kept))
@@ -95,19 +94,10 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     described |= _identities(families)
     found = list(families)
     if not described.isdisjoint(owned):
-        found = [
-            Family(
-                family.metric,
-                [
-                    sample
-                    for sample in family.samples
-                    if device_of(sample[0]) not in owned
-                ],
-            )
-            if family.metric.name in _BORROWED
-            else family
-            for family in families
-        ]
+        for place, (metric, samples, *_) in enumerate(found):
+            if metric.name in _BORROWED:
+                kept = [of for of in samples if device_of(of[0]) not in owned]
+                found[place] = Family(metric, kept)
     owned |= described
     return found
 
@@ -447,27 +437,23 @@ class PollerGroup:
             found += unowned(poller.families(), owned)
         # Until all have polled, the gaps are unknown.
         looked = all(status.polled for status in statuses[: len(self._primary)])
-        if self._secondary and looked:
-            others = [
-                family for poller in self._secondary for family in poller.families()
-            ]
+        if looked:
+            others = [of for poller in self._secondary for of in poller.families()]
             found += self._merge(found, others)
         return found
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    worked = {
-        status.name: float(status.success) for status in statuses if status.polled
-    }
-    spent = {
-        status.name: status.duration
-        for status in statuses
-        if status.duration is not None
-    }
-    ages = {status.name: status.age for status in statuses if status.age is not None}
+    def each(metric: catalog.Metric, value: Callable[[Status], float | None]) -> Family:
+        values = ((status.name, value(status)) for status in statuses)
+        return by_label(metric, {name: n for name, n in values if n is not None})
+
     return [
-        by_label(catalog.COLLECTOR_SUCCESS, worked),
-        by_label(catalog.COLLECTOR_DURATION_SECONDS, spent),
-        by_label(catalog.COLLECTOR_AGE_SECONDS, ages),
+        each(
+            catalog.COLLECTOR_SUCCESS,
+            lambda of: float(of.success) if of.polled else None,
+        ),
+        each(catalog.COLLECTOR_DURATION_SECONDS, lambda of: of.duration),
+        each(catalog.COLLECTOR_AGE_SECONDS, lambda of: of.age),
         *(partial_failures(status.name, status.errors) for status in statuses),
     ]

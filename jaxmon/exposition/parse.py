@@ -253,7 +253,6 @@ def _number(text: str) -> float:
 
 
 def _printable(text: str) -> str:
-    """Return the labels in *text* with unprintable characters escaped."""
     found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
     pairs = [(name, _ESCAPE.sub(_unescaped, value)) for name, value in found]
     return labels_text([name for name, _ in pairs], [value for _, value in pairs])

@@ -75,7 +75,6 @@ def _is_sound(family: Family) -> bool:
 
 
 def _plausible(metric: Metric, value: float) -> float | None:
-    """Return *value*, `None` where it cannot be."""
     low, high = metric.range
     try:
         if low <= value <= high:

@@ -419,7 +419,6 @@ def _unless_random(match: re.Match[str]) -> str:
 
 
 def _urls(content: str) -> str:
-    """Return *content* with its URLs as `_address` shows them."""
     first, *others = content.split("://")
     shown = [first]
     # By what precedes it, as a search for a scheme would take longer.

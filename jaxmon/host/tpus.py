@@ -123,7 +123,6 @@ def _model(device: Path) -> Model | None:
 
 
 def _node(device: Path, *, vfio: bool) -> str:
-    """Return what the kernel made of *device* for programs to open."""
     for node in _names(device / "accel"):
         if re.fullmatch(r"accel\d+", node):
             return f"/dev/{node}"

@@ -114,7 +114,6 @@ def _text(value: object) -> str:
 
 
 def _runs_python(candidates: Iterable[str]) -> bool:
-    """Return whether the first of *candidates* that exists is Python, or its script."""
     for path in candidates:
         if path and os.path.exists(path):  # noqa: PTH110 - no pathlib before the program
             if os.path.basename(path).startswith("python"):  # noqa: PTH119

@@ -97,7 +97,6 @@ def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
 
 
 def _whole(number: int, most: int) -> bytes:
-    """Return all of the descriptor *number*, or a little more than *most* bytes."""
     raw = bytearray()
     while len(raw) <= most and (part := os.read(number, _CHUNK)):
         raw += part
@@ -105,7 +104,6 @@ def _whole(number: int, most: int) -> bytes:
 
 
 def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
-    """Return the same of a pipe."""
     raw, end = bytearray(), clock() + PIPE_SECONDS
     ready = select.poll()
     # Until a writer opens the pipe, read() returns an end of file; poll() waits.

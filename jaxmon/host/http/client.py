@@ -214,7 +214,6 @@ class Route:
 
     @contextmanager
     def _stream(self, bounds: Bounds) -> Iterator[Stream]:
-        """Connect to the server, through the proxy if any, for a block."""
         host, port = urls.place_of(self.proxy or self.server)
         if self.address and self.proxy is None:
             host = self.address
@@ -252,6 +251,5 @@ def _host(parts: SplitResult) -> str:
 
 
 def _variable(scheme: str) -> str:
-    """Return the name of the variable that names the proxy for *scheme*."""
     lower = f"{scheme}_proxy"
     return lower if os.environ.get(lower) else lower.upper()

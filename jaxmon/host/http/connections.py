@@ -286,7 +286,6 @@ class ConnectionPool:
             self._close(client)
 
     def _call(self, client: Connection) -> None:
-        """Have the response to *client* gone on with; any thread."""
         self._ready.append(client)
         self._loop.wake()
 
@@ -307,7 +306,6 @@ class ConnectionPool:
             self._end(client)
 
     def _end(self, client: Connection) -> None:
-        """Send nothing more, and wait for the client to close."""
         if len(self._ending) >= _ENDING * self._most:
             self._close(next(iter(self._ending)))
         self._become(self._ending, client)
@@ -377,7 +375,6 @@ class ConnectionPool:
 
 
 def _is_slow(client: Connection) -> bool:
-    """Return whether *client* has not received anything of its response for a while."""
     idle = messages.now() - client.progress
     return client.pending is None and idle > _PATIENCE_SECONDS
 

@@ -153,7 +153,6 @@ class _ConcurrentFetch:
                 self._leave_out_the_largest()
 
     def _step(self, exchange: _Transfer) -> str | FetchError | None:
-        """Do what *exchange* is ready for; return the body once it is complete."""
         if exchange.unsent:
             exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
             if not exchange.unsent:

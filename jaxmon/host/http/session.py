@@ -204,7 +204,6 @@ class Session:
         return parts
 
     def _problem(self, parts: SplitResult) -> str:
-        """Return what is wrong with URL or token, empty if nothing is."""
         if parts.query or parts.fragment:
             return f"{without_user(self.url)!r}: give a URL without ? and #"
         if not (self.token.isascii() and self.token.isprintable()):

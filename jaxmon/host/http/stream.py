@@ -161,7 +161,6 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
-    """Return a socket connected to the first address that accepts."""
     found = _addresses(host, port, bounds.remaining())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
@@ -193,8 +192,6 @@ class _File(io.BufferedReader):
 
 
 class _Received(io.RawIOBase):
-    """What a socket receives, within bounds."""
-
     def __init__(self, connected_socket: socket.socket, bounds: Bounds) -> None:
         self._socket = connected_socket
         self._bounds = bounds

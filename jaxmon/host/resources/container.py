@@ -128,7 +128,6 @@ def _cpu(groups: Sequence[Path]) -> list[Family]:
 
 
 def _cores(path: Path) -> float | None:
-    """Return how many cores ``cpu.max`` allows, `None` for no limit."""
     quota, _, period = _read(path).strip().partition(" ")
     with contextlib.suppress(ValueError, ZeroDivisionError):
         return int(quota) / int(period)
@@ -180,7 +179,6 @@ def memory(root: Path = Path("/")) -> dict[str, int | None]:
 
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
-    """Return memory in use and limit of the cgroup around us with the least left."""
     found = []
     for controller, (in_use, most, droppable) in _MEMORY.items():
         for group in _groups(root, controller=controller):

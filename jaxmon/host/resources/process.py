@@ -135,7 +135,6 @@ def is_fork(proc: Path, package: str) -> bool:
 
 
 def _pages(proc: Path) -> tuple[int, int] | None:
-    """Return pages of the address space, and of these in memory."""
     try:
         size, resident, *_ = read_short(proc / "statm").split()
         return int(size), int(resident)
