@@ -18,7 +18,7 @@ from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
-from jaxmon.exposition.families import Family, checked, labels_text
+from jaxmon.exposition.families import Family, checked, labels_text, unescaped
 
 
 ParsedSample: TypeAlias = tuple[str, str, float]
@@ -86,7 +86,7 @@ def parse(text: str) -> list[ParsedFamily]:
 def labels(label_text: str) -> dict[str, str]:
     """Return the labels in *label_text*, values unescaped."""
     return {
-        name: _ESCAPE.sub(_unescaped, value) if "\\" in value else value
+        name: _ESCAPE.sub(unescaped, value) if "\\" in value else value
         for name, value in _ANY_LABEL.findall(label_text)
     }
 
@@ -141,7 +141,7 @@ class _ParsedPage:
             raise ValueError(msg)
         if word == "HELP":
             family = self.families.setdefault(name, ParsedFamily(name))
-            family.help = _HELP_ESCAPE.sub(_unescaped, rest)
+            family.help = _HELP_ESCAPE.sub(unescaped, rest)
         else:
             self._type(name, rest.strip(" \t"))
 
@@ -254,12 +254,8 @@ def _number(text: str) -> float:
 
 def _printable(text: str) -> str:
     found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
-    pairs = [(name, _ESCAPE.sub(_unescaped, value)) for name, value in found]
+    pairs = [(name, _ESCAPE.sub(unescaped, value)) for name, value in found]
     return labels_text([name for name, _ in pairs], [value for _, value in pairs])
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "\n" if match[1] == "n" else match[1]
 
 
 _TOTALS = ("_sum", "_count")

@@ -322,7 +322,7 @@ def test_prometheus_scrapes_every_page(host, prometheus):
         for fmt in (TEXT, OPENMETRICS):
             body = host.encoded(fmt).encode()
             path = f"/{fmt.name}/{seed}"
-            pages[path] = Response(body, content_type=fmt.content_type)
+            pages[path] = Response(body, content_type=fmt.value)
 
     def page(path: str) -> Callable[[Request], Response]:
         return lambda _: pages[path]

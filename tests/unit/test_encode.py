@@ -276,7 +276,7 @@ def test_negotiation(accept: str, fmt: Format) -> None:
 
 def test_content_types_name_the_versions() -> None:
     """Scrapers choose their parser by these."""
-    assert [fmt.content_type for fmt in (TEXT, OPENMETRICS)] == [
+    assert [fmt.value for fmt in (TEXT, OPENMETRICS)] == [
         "text/plain; version=0.0.4; charset=utf-8",
         "application/openmetrics-text; version=1.0.0; charset=utf-8",
     ]

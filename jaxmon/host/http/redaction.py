@@ -67,11 +67,8 @@ def _forms(secret: str) -> Iterator[str]:
     for shift, before in _SHIFTS:
         encoded = base64.b64encode(bytes(shift) + raw).decode()
         # The last digit before the padding holds some of what follows.
-        digits = (
-            encoded[before:]
-            if not encoded.endswith("=")
-            else (encoded.rstrip("=")[before:-1])
-        )
+        end = -1 if encoded.endswith("=") else None
+        digits = encoded.rstrip("=")[before:end]
         if len(digits) >= _LEAST_DIGITS:
             yield digits
             yield digits.replace("+", "-").replace("/", "_")

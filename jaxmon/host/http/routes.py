@@ -58,7 +58,7 @@ def metrics_handler(
             body = zlib.compress(body, 1, wbits=_GZIP_CONTAINER)
             headers["Content-Encoding"] = "gzip"
         seconds.observe(now() - started)
-        return Response(body, content_type=fmt.content_type, headers=headers)
+        return Response(body, content_type=fmt.value, headers=headers)
 
     return shared(make, variant)
 

@@ -170,11 +170,10 @@ class Session:
         where = f"{self.whose} at {self.place}"
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._untrusted(where, error)
+        text = self.redacted(str(error) or type(error).__name__)
         if isinstance(error, TooLargeError):
-            msg = f"{where} returned too much: {self.redacted(str(error))}"
-        else:
-            text = self.redacted(str(error) or type(error).__name__)
-            msg = f"no response from {where}: {text}; check the URL and the network"
+            return MonitoringError(f"{where} returned too much: {text}")
+        msg = f"no response from {where}: {text}; check the URL and the network"
         return MonitoringError(msg)
 
     def _untrusted(

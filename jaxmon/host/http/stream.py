@@ -150,14 +150,13 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
             found.put(OSError(f"{host!r} is not a valid host name"))
 
     DaemonThread("jaxmon-resolve", look_up).start()
-    try:
+    with suppress(Empty):
         answer = found.get(timeout=seconds)
-    except Empty:
-        msg = f"timed out resolving {host} after {seconds:.3g} s"
-        raise TimeoutError(msg) from None
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+    msg = f"timed out resolving {host} after {seconds:.3g} s"
+    raise TimeoutError(msg)
 
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
