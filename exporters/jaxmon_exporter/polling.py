@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from jaxmon import catalog
@@ -202,9 +203,6 @@ _PASSING = (NO_JOB,)
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
-# Returns which of the second families are added to the first.
-Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
-
 
 class Status(NamedTuple):
     """
@@ -384,20 +382,21 @@ class Poller:
 
 
 class PollerGroup:
-    """All collectors; *merge* selects what of *secondary* ones to add."""
+    """All collectors; of *secondary* ones is added what is `unserved`."""
 
     def __init__(
         self,
         collectors: Iterable[Collector],
         *,
         secondary: Iterable[Collector] = (),
-        merge: Merge = unserved,
+        all_gpus: bool = False,
+        all_rates: bool = False,
         clock: Clock = time.monotonic,
     ) -> None:
         self._primary = [Poller(collector, clock=clock) for collector in collectors]
         self._secondary = [Poller(collector, clock=clock) for collector in secondary]
         self._pollers = self._primary + self._secondary
-        self._merge = merge
+        self._unserved = partial(unserved, all_gpus=all_gpus, all_rates=all_rates)
 
     def start(self) -> None:
         """Start one thread per collector."""
@@ -439,7 +438,7 @@ class PollerGroup:
         looked = all(status.polled for status in statuses[: len(self._primary)])
         if looked:
             others = [of for poller in self._secondary for of in poller.families()]
-            found += self._merge(found, others)
+            found += self._unserved(found, others)
         return found
 
 

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError, OtlpError
-from jaxmon.exposition.families import Family, Histogram, by_label, gauge, samples_of
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    Sample,
+    by_label,
+    gauge,
+    samples_of,
+)
 from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
@@ -29,7 +36,7 @@ from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.pages import Live, Refreshed
-from jaxmon_exporter.polling import Clock, PollerGroup, unserved
+from jaxmon_exporter.polling import Clock, PollerGroup
 
 
 if TYPE_CHECKING:
@@ -142,11 +149,8 @@ class Service:
         self._polling = PollerGroup(
             primary,
             secondary=secondary,
-            merge=partial(
-                unserved,
-                all_gpus=options.dcgm_all_gpus,
-                all_rates=options.compat == "dcgm",
-            ),
+            all_gpus=options.dcgm_all_gpus,
+            all_rates=options.compat == "dcgm",
         )
         self._verdict = Refreshed(
             self._judge,
@@ -169,8 +173,8 @@ class Service:
                 "/metrics": metrics_handler(
                     self.families,
                     self._seconds,
-                    failed=lambda metric, error: self._count_error(
-                        f"encode:{metric.name}", error
+                    failed=lambda of, error: self._count_error(
+                        f"encode:{of.name}", error
                     ),
                 ),
                 "/api/summary": pages.summary_page(
@@ -255,16 +259,13 @@ class Service:
         worker: str | None = None,
     ) -> Summary | None:
         """Return what ``/api/summary`` shows, with findings to the *admitted*."""
-        found = self._findings(admitted)
-        return self._live.summary(self._polling.statuses(), found, worker)
-
-    def _findings(self, admitted: bool) -> HostVerdict:  # noqa: FBT001 - see above
+        found = HostVerdict(trouble=_NOT_READ[""])
         if not admitted:
-            return HostVerdict(trouble=_NOT_READ[self._withheld() or "trusted"])
-        if (latest := self._verdict.latest()) is None:
-            return HostVerdict(trouble=_NOT_READ[""])
-        verdict, age = latest
-        return verdict.replace(age=age)
+            found = HostVerdict(trouble=_NOT_READ[self._withheld() or "trusted"])
+        elif (latest := self._verdict.latest()) is not None:
+            verdict, age = latest
+            found = verdict.replace(age=age)
+        return self._live.summary(self._polling.statuses(), found, worker)
 
     def _publish_limits(self) -> None:
         """Let the agents and the commands of the run directory judge alike."""
@@ -291,9 +292,8 @@ class Service:
         return "off" if self._options.findings == "off" else ""
 
     def _admits(self, request: Request) -> bool:
-        if self._withheld():
-            return False
-        return self._options.findings == "all" or request.trusted
+        shown = self._options.findings == "all" or request.trusted
+        return shown and not self._withheld()
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
@@ -379,15 +379,13 @@ def unpushed(families: Iterable[Family]) -> list[Family]:
     starts = tuple(
         f'worker="{worker}"{end}' for worker in workers - {""} for end in (",", "}")
     )
+
+    def is_kept(sample: Sample) -> bool:
+        return not sample[0].partition("{")[2].startswith(starts)
+
     return [
         family
-        if not starts or family.metric.sources == catalog.SIDECAR
-        else family._replace(
-            samples=[
-                sample
-                for sample in family.samples
-                if not sample[0].partition("{")[2].startswith(starts)
-            ]
-        )
+        if family.metric.sources == catalog.SIDECAR
+        else family._replace(samples=list(filter(is_kept, family.samples)))
         for family in page
     ]

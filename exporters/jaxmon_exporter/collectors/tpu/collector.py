@@ -175,22 +175,17 @@ class Figures:
         for reading in self.readings:
             runtime = reading.runtime
             for metric, labels, name in tpu_reading.LATENCIES:
-                reported = [
-                    distribution for _, distribution in reading.distributions(name)
-                ]
                 # Sizes of buffers are apart there; their sum is exact.
+                reported = [counted for _, counted in reading.distributions(name)]
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in tpu_reading.COUNTERS.items():
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             uptimes = reading.values(tpu_reading.UPTIME)
             yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
             for metric, part in _WORST:
-                values = [
-                    value
-                    for name in reading.measures
-                    if part in name
-                    for value in reading.values(name)
-                ]
+                values = []
+                for name in reading.measures:
+                    values += reading.values(name) if part in name else []
                 yield _of_runtime(metric, runtime, values, max)
 
     def _states(self) -> Iterator[Family]:
@@ -325,13 +320,10 @@ class HangDetector:
                 logged = True
                 hung.append((uuid, core, runtime, state))
             self._seen[uuid, core] = last, since, logged
-            self._report_error(uuid, core, state)
+            if state.error and self._errors.get((uuid, core)) != state.error:
+                log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
+            self._errors[uuid, core] = state.error
         return hung
-
-    def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
-        if state.error and self._errors.get((uuid, core)) != state.error:
-            log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
-        self._errors[uuid, core] = state.error
 
 
 def _moved(before: CoreState, now: CoreState) -> bool:
