@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
 from jaxmon.host.http import client
-from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.http.fetch import FetchError
 from jaxmon.host.http.stream import Bounds, TooLargeError, connected
 from jaxmon.otel.environment import GRPC, HTTP
 from jaxmon.otel.exporters import exported, exporter
@@ -104,17 +104,6 @@ def test_an_answer_that_never_ends(who, name):
     act, errors = OVER_TCP[who]
     with hostile(ENDLESS[name]) as server, pytest.raises(errors):
         act(server)
-
-
-@endless
-def test_a_local_page_that_never_ends(name, tmp_path):
-    """So does the client of one Unix socket, and that of many."""
-    path = tmp_path / "a.sock"
-    with hostile(ENDLESS[name], path=path):
-        with pytest.raises((OSError, HTTPException)):
-            client.get(path, "/", seconds=SECONDS, max_bytes=8 << 20)
-        answers = fetch_all({"a": path}, "/", timeout=SECONDS, max_bytes=8 << 20)
-    assert isinstance(answers["a"], FetchError)
 
 
 @endless
@@ -205,18 +194,6 @@ def test_the_size_ends_what_the_time_does_not(name, tmp_path):
         with pytest.raises(TooLargeError, match="larger than 2 MiB"):
             client.get(path, "/", seconds=600, max_bytes=most)
         assert server.sent < most + UNDER_WAY
-
-
-def test_an_answer_that_is_too_large_is_asked_for_once():
-    """Another request would bring as much again."""
-    waits: list[float] = []
-    with hostile(ENDLESS["a body"]) as server:
-        session = GrafanaSession(
-            server.url, TOKEN, timeout=600, max_bytes=2 << 20, sleep=waits.append
-        )
-        with pytest.raises(GrafanaError, match="larger than 2 MiB"):
-            session.request("GET", "/")
-    assert waits == []
 
 
 def test_a_server_that_takes_no_request():

@@ -125,22 +125,6 @@ def test_explain_sidecar_and_exit_report_say_the_same(
     assert summary["findings"]["trouble"] == ""
 
 
-def test_a_quiet_program_is_quiet_everywhere(
-    preloaded_script: Callable[..., Any],
-) -> None:
-    """Where explain has seen too little to fix, the sidecar says so in its words."""
-    done = preloaded_script(PROGRAM.format(root=str(ROOT), faulty=False)).ok()
-    explained, summary = json.loads(done.out.splitlines()[-1])
-    (agent,) = summary["agents"]
-
-    assert without_ages(agent["findings"]) == without_ages(explained)
-    assert all(one["urgency"] == "note" for one in explained)
-    assert {one["topic"] for one in explained} >= {"short"}
-    assert agent["verdict"] == ""
-    assert "Too short to judge where the time goes" in done.err
-    assert "Nothing to fix" not in done.err
-
-
 def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
     """For the same responses the findings are equal, in order."""
     slow = {state: {"seconds": part * 6.0} for state, part in EAGER.items()}
@@ -368,11 +352,3 @@ def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = judge(tmp_path / "file", Limits(), timeout=LONG)
     assert found.trouble == f"unknown: run directory {tmp_path}/file: Not a directory"
-
-
-def test_healthy_reports_have_nothing_to_fix(host: Host) -> None:
-    """A process that does well has no finding on this page either."""
-    host.agent(0, HEALTHY)
-    found = host.judge().processes["0"]
-    assert found.verdict == "Nothing to fix stands out."
-    assert found.findings == ()

@@ -2,9 +2,7 @@
 
 import random
 import re
-import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,10 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from jaxmon.exposition.encode import OPENMETRICS, TEXT, encode
-from jaxmon.host.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response
 from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve
-from tests.helpers.processes import require_program, until
 
 
 Lie = Callable[[random.Random, list[str]], None]
@@ -202,8 +199,6 @@ LIES: tuple[Lie, ...] = (
 
 
 SEEDS = range(600)
-# How many of them real programs read, each a scrape of its own.
-SCRAPED = 60
 ERRORS = re.compile(r'jaxmon_collector_errors_total\{.*reason="(agent_\w+)"\}')
 
 
@@ -294,63 +289,3 @@ def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
     assert len(SEEDS) * 0.3 < refused < len(SEEDS)
     assert dropped > 10
     assert conflicts > 2
-
-
-@pytest.mark.exhaustive
-def test_promtool_reads_every_page(host: Host) -> None:
-    """A page has no error for promtool; its remarks on style do not count."""
-    promtool = require_program("promtool")
-    for seed in SEEDS[:SCRAPED]:
-        host.poll(seed)
-        done = subprocess.run(
-            [promtool, "check", "metrics"],
-            input=host.encoded(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        # 3 is what it gives for style.
-        assert done.returncode in (0, 3), (seed, done.stderr)
-        assert "error while linting" not in done.stderr, (seed, done.stderr)
-
-
-def test_prometheus_scrapes_every_page(host, prometheus):
-    """A real Prometheus has all targets up, and the honest figures, in both formats."""
-    pages: dict[str, Response] = {}
-    for seed in SEEDS[:SCRAPED]:
-        host.poll(seed)
-        for fmt in (TEXT, OPENMETRICS):
-            body = host.encoded(fmt).encode()
-            path = f"/{fmt.name}/{seed}"
-            pages[path] = Response(body, content_type=fmt.value)
-
-    def page(path: str) -> Callable[[Request], Response]:
-        return lambda _: pages[path]
-
-    with ExitStack() as stack:
-        server = Server({path: page(path) for path in pages}, max_connections=300)
-        port = server.listen_tcp("127.0.0.1", 0)
-        server.start()
-        stack.callback(server.stop)
-        static = [
-            {
-                "targets": [f"127.0.0.1:{port}"],
-                "labels": {"__metrics_path__": path, "path": path},
-            }
-            for path in pages
-        ]
-        running = prometheus(
-            {},
-            config={
-                "scrape_configs": [{"job_name": "liars", "static_configs": static}]
-            },
-            interval="3s",
-        )
-        until(lambda: running.query("count(up)") == [({}, len(pages))], "all scrapes")
-        down = {labels["path"] for labels, up in running.query("up") if up != 1}
-        exact = running.query(
-            'count(jaxmon_jit_calls_total{worker="1",function="f"} == 7)'
-        )
-
-    assert down == set()
-    assert exact == [({}, len(pages))]

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
@@ -87,13 +86,6 @@ def test_what_other_exporters_write_is_read() -> None:
     ]
     kinds = [to_family(one).metric.kind for one in (summary, bare)]
     assert kinds == ["summary", "untyped"]
-
-
-def test_samples_of_a_name_come_together() -> None:
-    """A family is one, even where its samples are apart on the page."""
-    families = parse("a 1\nb 2\na{x='1'} 3\n".replace("'", '"'))
-
-    assert [(one.name, len(one.samples)) for one in families] == [("a", 2), ("b", 1)]
 
 
 def test_integers_stay_integers() -> None:
@@ -217,26 +209,6 @@ def test_relabel_rejects_a_label_of_that_name() -> None:
     assert labels(text) == {"worker": "0", "b": 'worker="z', "my_worker": "w"}
     with pytest.raises(PageError, match="c has a label worker"):
         relabel(wrong, "worker", "0")
-
-
-def test_relabelled_pages_of_several_agents_are_one_valid_page() -> None:
-    """The sidecar's page: the same families of two workers, read by another parser."""
-    parsed = parse(agent_page()[1])
-    families = [
-        to_family(relabel(family, "worker", worker))
-        for worker in "01"
-        for family in parsed
-    ]
-
-    read = {
-        family.name: family
-        for family in text_string_to_metric_families(encode(families).decode())
-    }
-
-    assert len(read) == len(parsed)
-    assert {
-        sample.labels["worker"] for family in read.values() for sample in family.samples
-    } == {"0", "1"}
 
 
 TRACE = '# {trace_id="0af7651916cd43dd8448eb211c80319c"}'
