@@ -297,42 +297,16 @@ class Poller:
         began = self._clock()
         with self._lock:
             self._began, self._overdue = began, False
+        found: list[Family] | None = None
+        reason, message, costly = "", "", True
         try:
             found = self._sieve.sift(self._collector.collect())
         except CollectorUnavailable as error:
             found = self._sieve.sift(error.families)
-            self._end(began, found, error.reason, str(error), costly=error.costly)
+            reason, message, costly = error.reason, str(error), error.costly
         except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
-            self._end(began, None, ERROR, disclosure.error(error))
-        else:
-            self._end(began, found, "", "")
-
-    def delay(self) -> float:
-        """Return seconds until the next poll is due: longer after each failure."""
-        with self._lock:
-            if self._failures:
-                return self._backoff()
-            return max(0.0, self._collector.interval - (self._duration or 0.0))
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.poll()
-            self._stop.wait(self.delay())
-        try:
-            self._collector.close()
-        except Exception:
-            log.exception("failed to close collector %s", self.name)
-
-    def _end(
-        self,
-        began: float,
-        found: list[Family] | None,
-        reason: str,
-        message: str,
-        *,
-        costly: bool = True,
-    ) -> None:
+            reason, message = ERROR, disclosure.error(error)
         now = self._clock()
         with self._lock:
             # A late poll counts as a failure, but its values are valid.
@@ -349,6 +323,22 @@ class Poller:
                     due = self._duration + self._backoff()
                     self._lasts = max(self.max_age, due + self._collector.deadline)
             self._note(reason, message)
+
+    def delay(self) -> float:
+        """Return seconds until the next poll is due: longer after each failure."""
+        with self._lock:
+            if self._failures:
+                return self._backoff()
+            return max(0.0, self._collector.interval - (self._duration or 0.0))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.poll()
+            self._stop.wait(self.delay())
+        try:
+            self._collector.close()
+        except Exception:
+            log.exception("failed to close collector %s", self.name)
 
     def _absent(self, reason: str) -> bool:
         return reason in _PASSING or (reason in _ABSENT and not self._worked)
@@ -443,16 +433,18 @@ class PollerGroup:
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    def each(metric: catalog.Metric, value: Callable[[Status], float | None]) -> Family:
+    def by_collector(
+        metric: catalog.Metric, value: Callable[[Status], float | None]
+    ) -> Family:
         values = ((status.name, value(status)) for status in statuses)
         return by_label(metric, {name: n for name, n in values if n is not None})
 
     return [
-        each(
+        by_collector(
             catalog.COLLECTOR_SUCCESS,
             lambda of: float(of.success) if of.polled else None,
         ),
-        each(catalog.COLLECTOR_DURATION_SECONDS, lambda of: of.duration),
-        each(catalog.COLLECTOR_AGE_SECONDS, lambda of: of.age),
+        by_collector(catalog.COLLECTOR_DURATION_SECONDS, lambda of: of.duration),
+        by_collector(catalog.COLLECTOR_AGE_SECONDS, lambda of: of.age),
         *(partial_failures(status.name, status.errors) for status in statuses),
     ]

@@ -29,7 +29,7 @@ from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
-from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources import container
 from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
@@ -137,9 +137,9 @@ class Service:
 
             prices = Prices(options.prices)
             self._sources["prices"] = lambda found: [prices.family(found)]
-        process, container = ProcessFamilies(), ContainerFamilies()
+        process = ProcessFamilies()
         self._sources["process"] = lambda _: process.collect()
-        self._sources["container"] = lambda _: container.collect()
+        self._sources["container"] = lambda _: container.families()
         if options.web_config:
             from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
 

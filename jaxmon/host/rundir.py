@@ -65,14 +65,12 @@ def sockets(directory: Path) -> dict[str, Path]:
     Return the agent sockets in *directory* by worker, also of killed processes. Raises
     `OSError`: the directory exists and cannot be read.
     """
-    found: dict[int, Path] = {}
     try:
         names = os.listdir(directory)  # noqa: PTH208 - names only, no stat
     except FileNotFoundError:
         return {}
-    for name in names:
-        if match := re.fullmatch(_SOCKET_NAME, name):
-            found[int(match[1])] = directory / name
+    matches = filter(None, (re.fullmatch(_SOCKET_NAME, name) for name in names))
+    found = {int(match[1]): directory / match[0] for match in matches}
     return {str(slot): found[slot] for slot in sorted(found)}
 
 
@@ -90,18 +88,12 @@ def listening(uid: int, *, table: Path = Path("/proc/net/unix")) -> dict[Path, i
             rf"(?m) 00010000 .* (/.*)/\.?{_SOCKET_NAME}$", text
         ):
             found.setdefault(Path(path), set()).add(slot)
-    return {
-        directory: len(slots)
-        for directory, slots in sorted(found.items())
-        if _owner(directory) == uid
-    }
-
-
-def _owner(path: Path) -> int | None:
-    try:
-        return path.stat().st_uid
-    except OSError:  # removed, or of another container
-        return None
+    listened = {}
+    for directory, slots in sorted(found.items()):
+        with contextlib.suppress(OSError):  # removed, or of another container
+            if directory.stat().st_uid == uid:
+                listened[directory] = len(slots)
+    return listened
 
 
 def of_others(uid: int) -> dict[Path, int | None]:
@@ -174,7 +166,10 @@ class Slot:
     def keep(self) -> bool:
         """Reacquire a lost lock, unless another did; return whether we have it."""
         try:
-            return self._lock.in_place() or self._take_back()
+            if self._lock.in_place():
+                return True
+            self._lock.abandon()
+            return self._lock.take()
         except OSError as error:
             interrupts.pass_on(error)
             return False
@@ -205,10 +200,6 @@ class Slot:
         """Drop a parent's lock, in a forked child, without touching any file."""
         self._lock.abandon()
 
-    def _take_back(self) -> bool:
-        self._lock.abandon()
-        return self._lock.take()
-
     def _has_socket(self) -> bool:
         # Its inode is not reused while the socket is open.
         return self._bound is not None and identity(self.socket) == self._bound
@@ -226,7 +217,10 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     try:
         return _lowest(directory, mode, first)
     except FileNotFoundError as error:
-        msg = f"run directory {directory} was removed meanwhile; try again"
+        msg = (
+            f"run directory {directory} was removed meanwhile; set JAXMON_RUN_DIR "
+            "to another directory"
+        )
         raise RunDirError(msg) from error
 
 

@@ -366,13 +366,13 @@ class Agents(polling.Collector):
             except FetchError as error:
                 slot = slots.get(worker)
                 stopped = slot is not None and slot.ended and slot.ended.stop
-                gone = error.reason == fetch.GONE
-                if error.reason == fetch.LEFT or (gone and stopped):  # in order
+                is_dead = error.reason == fetch.GONE
+                if error.reason == fetch.LEFT or (is_dead and stopped):  # in order
                     self._troubles.pop(worker, None)
                     del pages[worker]
                     continue
                 self._trouble(worker, error.reason, error)
-                if gone:
+                if is_dead:
                     unheard.add(worker)
             except PageError as error:
                 self._trouble(worker, BAD_PAGE, error)

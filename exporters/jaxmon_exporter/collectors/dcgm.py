@@ -22,9 +22,8 @@ from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.client import Route, UnreachableError
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
-from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.stream import Bounds, TooLargeError
-from jaxmon.host.http.urls import parts_of, shown, target_of
+from jaxmon.host.http.urls import Secrets, parts_of, shown, target_of
 from jaxmon_exporter import polling
 from jaxmon_exporter.dcgm_fields import READ
 

@@ -100,9 +100,7 @@ _PEAK_FLOPS = 989.4e12
 FUNCTIONS = (
     _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0, 0.071, 0.46),
     _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0, 0.05, 0.38),
-    _Function(
-        "serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, 0.06, errors_per_hour=3
-    ),
+    _Function("serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, 0.06, 3),
     _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02, 0.41),
     _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7, 0.001),
 )
@@ -341,10 +339,8 @@ def _histograms(worker: str, function: _Function, elapsed: float) -> Iterator[Fa
         labels, seconds = (function.name, phase), function.compile_seconds * share
         yield _histogram(catalog.COMPILE_SECONDS, programs, seconds, worker, *labels)
     # A call in three is sampled.
-    spent = function.execution_seconds
-    yield _histogram(
-        catalog.EXECUTION_SECONDS, calls // 3, spent, worker, function.name
-    )
+    names, spent = (worker, function.name), function.execution_seconds
+    yield _histogram(catalog.EXECUTION_SECONDS, calls // 3, spent, *names)
 
 
 def _filled(

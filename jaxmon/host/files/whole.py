@@ -83,18 +83,18 @@ def _imitate(number: int, target: Path) -> None:
 
 
 def _put(temporary: Path, target: Path, *, replace: bool) -> None:
-    if not replace:
-        try:
-            os.link(temporary, target)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # If another process creates it in between, it is replaced.
-            if target.exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
-        else:
-            return
-    temporary.replace(target)
+    if replace:
+        temporary.replace(target)
+        return
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # If another process creates it in between, it is replaced.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        temporary.replace(target)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -137,23 +137,21 @@ class Server:
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
-        with contextlib.ExitStack() as undo:
-            loop = undo.enter_context(contextlib.closing(EventLoop(self._report)))
-            clients = ConnectionPool(
-                loop, self._router, self._timeouts, most=self._most, report=self._report
-            )
-            thread = DaemonThread(self._name, partial(self._run, loop, clients))
-            self._loop, self._clients, self._thread = loop, clients, thread
-            try:
-                thread.start()
-                undo.pop_all()
-            except BaseException:  # no threads left, or the program's
-                if thread.prevent():
-                    self._loop = self._clients = self._thread = None
-                else:
-                    undo.pop_all()
-                    self.stop()
-                raise
+        loop = EventLoop(self._report)
+        clients = ConnectionPool(
+            loop, self._router, self._timeouts, most=self._most, report=self._report
+        )
+        thread = DaemonThread(self._name, partial(self._run, loop, clients))
+        self._loop, self._clients, self._thread = loop, clients, thread
+        try:
+            thread.start()
+        except BaseException:  # no threads left, or the program's
+            if thread.prevent():
+                self._loop = self._clients = self._thread = None
+                loop.close()
+            else:
+                self.stop()
+            raise
 
     def stop(self, seconds: float = _JOIN_SECONDS) -> None:
         """

@@ -24,26 +24,20 @@ _MICROSECONDS = 1e6
 _UNLIMITED = 1 << 60
 
 
-class ContainerFamilies:
-    """Reads the cgroup (v2) of this process, in 0.2 ms, below *root*."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-
-    def collect(self) -> list[Family]:
-        """Return the current values; thread-safe."""
-        groups = _groups(self._root)
-        # The root of all groups has no figures of its own.
-        if not groups or not (groups[0] / "cgroup.events").exists():
-            return []
-        found = [*_memory(groups), *_cpu(groups)]
-        pressure = {
-            (which, kind): seconds
-            for which in ("cpu", "memory", "io")
-            for kind, seconds in stalled(groups[0] / f"{which}.pressure")
-        }
-        found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
-        return [family for family in found if family.samples]
+def families(root: Path = Path("/")) -> list[Family]:
+    """Read the cgroup (v2) of this process, in 0.2 ms, below *root*; thread-safe."""
+    groups = _groups(root)
+    # The root of all groups has no figures of its own.
+    if not groups or not (groups[0] / "cgroup.events").exists():
+        return []
+    found = [*_memory(groups), *_cpu(groups)]
+    pressure = {
+        (which, kind): seconds
+        for which in ("cpu", "memory", "io")
+        for kind, seconds in stalled(groups[0] / f"{which}.pressure")
+    }
+    found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
+    return [family for family in found if family.samples]
 
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:

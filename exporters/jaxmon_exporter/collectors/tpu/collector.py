@@ -379,16 +379,8 @@ class Tpus(polling.Collector):
         if not self._addresses:  # disabled by the variable that enables them
             return identity
 
-        readings = self._read(identity)
-        uuids, per_chip = self._layout(readings, present)
-        figures = Figures(uuids, per_chip, readings, self._failures)
-        found = [*identity, self._runtimes.up(), *figures.families()]
-        self._watch(figures)
-        return [*found, polling.partial_failures(self.name, self._failures)]
-
-    def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
-            return self._runtimes.read()
+            readings = self._runtimes.read()
         except ImportError as error:
             reason = "not_installed"
             message = (
@@ -396,6 +388,11 @@ class Tpus(polling.Collector):
                 "TPUs do, or pass --disable tpu"
             )
             raise polling.CollectorUnavailable(reason, message, identity) from error
+        uuids, per_chip = self._layout(readings, present)
+        figures = Figures(uuids, per_chip, readings, self._failures)
+        found = [*identity, self._runtimes.up(), *figures.families()]
+        self._watch(figures)
+        return [*found, polling.partial_failures(self.name, self._failures)]
 
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
