@@ -27,9 +27,8 @@ from jaxmon.host.http.client import (
     RouteError,
     trusted,
 )
-from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.stream import Bounds, TooLargeError
-from jaxmon.host.http.urls import is_loopback, parts_of, without_user
+from jaxmon.host.http.urls import Secrets, is_loopback, parts_of, without_user
 from jaxmon.version import version
 
 
