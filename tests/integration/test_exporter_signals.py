@@ -3,14 +3,12 @@
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.processes import clean_environ, run_python, until
-from tests.helpers.sidecars import STOP_SECONDS, Exporter
+from tests.helpers.processes import run_python, until
+from tests.helpers.sidecars import Exporter
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -20,55 +18,6 @@ def test_signal_ends_it_with_code_zero(exporter, number):
     running.until_ready()
     assert running.stop(number) == 0
     assert not any("Traceback" in line for line in running.log)
-
-
-LOADING = """
-import os, sys
-from pathlib import Path
-import jaxmon_exporter.{module} as module
-
-def never(*_):
-    os.write(1, b"loading\\n")
-    try:
-        os.read(end, 1)
-    except Exception:
-        pass
-
-end, other = os.pipe()
-module.{name} = never
-from jaxmon.cli.main import main
-main(["exporter", "--port", "0", "{option}", sys.argv[1]])
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(
-    ("module", "name", "option"),
-    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
-)
-def test_a_signal_ends_it_while_files_are_loaded(  # noqa: PLR0917 - fixtures and a case
-    run_dir, tmp_path, module, name, option, number
-):
-    """The first is enough, however long the file system takes: exit code 0."""
-    path = tmp_path / "config.yaml"
-    path.write_text("{}")
-    source = LOADING.format(module=module, name=name, option=option)
-    with subprocess.Popen(
-        [sys.executable, "-c", source, str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=clean_environ(run_dir),
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "loading\n"
-            process.send_signal(number)
-            _, told = process.communicate(timeout=STOP_SECONDS)
-        finally:
-            process.kill()
-    assert process.returncode == 0
-    assert told == ""
 
 
 INTERRUPTED = """

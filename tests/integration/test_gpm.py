@@ -97,15 +97,6 @@ def test_rates_stand_back_where_the_driver_counts(gpm: Callable[..., Gpus]) -> N
     assert rates(fleet.poll()["page"], 0) == {}
 
 
-def test_counter_without_a_figure_counts_nothing(gpm: Callable[..., Gpus]) -> None:
-    """A driver that answers for a counter and has no figure leaves the rate to us."""
-    fleet = gpm(1, "field 0 197 -1")
-    fleet.poll()
-    assert rates(fleet.poll()["page"], 0) == {
-        "jaxmon_gpu_pcie_transmit_bytes_per_second": 20.5 * MIB
-    }
-
-
 def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
     """Each poll compares with the sample before, and samples are freed."""
     fleet = gpm(2)

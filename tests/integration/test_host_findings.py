@@ -206,33 +206,6 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
         assert (found.processes[n].pid, troubles[n]) == (7, "")
 
 
-def test_numbers_and_sizes_beyond_reason_are_contained(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither infinite sums nor megabytes of findings reach the page or cost others."""
-    many = {
-        f"f{n}": next(iter(recompiling()["functions"].values())) for n in range(900)
-    }
-    endless = {"backend_compile": {"seconds": 1e308}, "trace": {"seconds": 1e308}}
-    host.agent(0, recompiling(phases=endless))
-    host.agent(1, {**recompiling(), "functions": many})
-    host.agent(2, recompiling())
-    host.agent(3, b" " * 100_000 + json.dumps(recompiling()).encode())
-    monkeypatch.setattr(judging, "_MAX_FINDINGS", 20_000)
-    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000 + len(json.dumps(many)))
-    found = host.judge()
-
-    for of in found.processes.values():
-        json.dumps([vars(one) for one in of.findings or ()], allow_nan=False)
-    assert found.processes["0"].notes == (
-        "The process reports implausible values, which are dropped: seconds.",
-    )
-    assert found.processes["1"].trouble.endswith("take more than 20000 bytes")
-    assert "recompile" in topics(found.processes["2"])
-    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000)
-    assert "is larger than 90000 bytes" in host.judge().processes["3"].trouble
-
-
 def test_hostile_text_is_one_harmless_line(host: Host) -> None:
     """Control sequences and line breaks of an agent arrive spelled out."""
     host.agent(0, recompiling("\x1b[2J\u202eevil\r\n<script>"))

@@ -174,12 +174,6 @@ def test_field_that_has_no_figure_is_left_out(kind: int, value: int) -> None:
     assert field.value(answer) is None
 
 
-def test_registration_in_vain_is_not_done(gpus: Callable[..., Gpus]) -> None:
-    """NVML calls it completed, whatever came of it; that stands beside the state."""
-    page = gpus(2, "fabric 1 999").poll()["page"]
-    assert [of(page, device)["jaxmon_gpu_fabric_state"] for device in (0, 1)] == [3, 4]
-
-
 def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
     """Each reason has its own series, at 1 while it holds."""
     fleet = gpus(1, "clocks 0 328")
@@ -234,16 +228,6 @@ def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> No
     fleet = gpus(1, "process 0 4001 3000")
     assert not any("process" in name for name in fleet.poll()["page"])
     assert fleet.calls("nvmlDeviceGetComputeRunningProcesses_v3", 0) == 0
-
-
-def test_processes_without_known_memory_are_left_out(nvml_library, tmp_path):
-    """A process whose memory the driver does not report has no series."""
-    collector = "nvml.NvidiaGpus(processes=10)"
-    with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
-        fleet = start(1, "process 0 4001 -1", "process 0 4002 5", "process 0 4002 6")
-        page = fleet.poll()["page"]
-    found = {n: v for n, v in of(page, 0).items() if "process" in n}
-    assert found == {'jaxmon_gpu_process_memory_bytes{pid="4002"}': 11}
 
 
 def test_identity_joins_with_jax(gpus: Callable[..., Gpus]) -> None:
