@@ -129,7 +129,7 @@ class _ParsedPage:
         self.families: dict[str, ParsedFamily] = {}
         self._typed: set[str] = set()
         self._owners: dict[str, ParsedFamily] = {}
-        self._orders: dict[frozenset[str], list[str]] = {}
+        self._orders: dict[tuple[str, frozenset[str]], list[str]] = {}
 
     def comment(self, line: str) -> None:
         word, _, rest = line[1:].lstrip(" \t").partition(" ")
@@ -169,7 +169,7 @@ class _ParsedPage:
         if not text.isprintable():
             text = _printable(text)
         if text.count('="') > 1 or '=""' in text:
-            text = self._normal(text)
+            text = self._normal(series, text)
         family = self._owners.get(series) or self._untyped(series)
         family.samples.append((series, text, _number(number)))
 
@@ -179,16 +179,15 @@ class _ParsedPage:
         msg = "malformed sample"
         raise ValueError(msg)
 
-    def _normal(self, text: str) -> str:
-        """Return the labels in *text* without empty ones."""
+    def _normal(self, series: str, text: str) -> str:
+        """Return the labels in *text*, of *series*, without empty ones."""
         found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
         names = [name for name, value in found if value]
-        labels = frozenset(names)
         if len(dict(found)) < len(found):
             msg = "a label appears twice"
             raise ValueError(msg)
         # A series must have one name.
-        if self._orders.setdefault(labels, names) != names:
+        if self._orders.setdefault((series, frozenset(names)), names) != names:
             msg = "its labels have another order than before"
             raise ValueError(msg)
         if len(names) == len(found):

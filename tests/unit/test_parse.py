@@ -189,6 +189,7 @@ def test_a_series_has_one_name() -> None:
     ]
     with pytest.raises(PageError, match="another order"):
         parse(f'{page}a{{c="2",b="1"}} 2\n')
+    assert len(parse(f'{page}d{{c="2",b="1"}} 2\n')) == 2
 
 
 def test_relabel_puts_a_label_first() -> None:

@@ -98,23 +98,17 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     return {key: batch.answers.get(key, late) for key in paths}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _ConcurrentFetch:
     """All exchanges of one call; *request* is the same for all."""
 
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        request: bytes,
-        max_bytes: int,
-        max_total: float,
-    ) -> None:
-        self.answers: dict[str, str | FetchError] = {}
-        self._selector = selector
-        self._request = request
-        self._max_bytes = max_bytes
-        self._max_total = max_total
-        self._sizes: dict[str, int] = {}
-        self._total = 0
+    _selector: selectors.BaseSelector
+    _request: bytes
+    _max_bytes: int
+    _max_total: float
+    answers: dict[str, str | FetchError] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
 
     def connect(self, waiting: Iterator[tuple[str, Path]]) -> None:
         """Begin as many exchanges of those *waiting* as may be under way."""
