@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -50,15 +50,13 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.1
 
 
+@dataclass(eq=False)
 class Unseen:
     """Which ended processes were in a response, or a push, of the latest *families*."""
 
-    def __init__(
-        self, families: Callable[[], Iterable[Family]], *, clock: Clock
-    ) -> None:
-        self._families = families
-        self._clock = clock
-        self._seen: set[tuple[str, float]] = set()
+    families: Callable[[], Iterable[Family]]
+    clock: Clock
+    _seen: set[tuple[str, float]] = field(default_factory=set)
 
     def seen(self, families: Iterable[Family]) -> None:
         """Note that *families* are about to be sent."""
@@ -66,10 +64,10 @@ class Unseen:
 
     def wait(self, seconds: float, *, least: float) -> None:
         """Wait until all have been seen, *least* to *seconds* seconds."""
-        begun = self._clock()
+        begun = self.clock()
         pause = threading.Event()
-        while (waited := self._clock() - begun) < seconds:
-            if waited >= least and _ended(self._families()) <= self._seen:
+        while (waited := self.clock() - begun) < seconds:
+            if waited >= least and _ended(self.families()) <= self._seen:
                 return
             pause.wait(_LOOK_EVERY)
 

@@ -187,14 +187,10 @@ class Slot:
         Unlink socket and lock and release the slot; idempotent. Call it while the
         socket still listens: others then know that it is owned, and find no dead one.
         """
-        if not self._lock.held:
-            return
-        try:
-            if self.keep() and self._has_socket():
-                self.socket.unlink()
-        except OSError as error:
-            interrupts.pass_on(error)
-        self._lock.release()
+        if self._lock.held:
+            self.keep()
+            self.withdraw()
+            self._lock.release()
 
     def abandon(self) -> None:
         """Drop a parent's lock, in a forked child, without touching any file."""

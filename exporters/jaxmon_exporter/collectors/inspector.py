@@ -310,10 +310,8 @@ class _Owners:
             max_total=_MOST_TOTAL,
         )
         for worker, answer in found.items():
-            try:
+            with suppress(FetchError):
                 rank = responses.decoded(answer)
-            except FetchError:
-                continue
-            host, pid = rank.get("host"), rank.get("pid")
-            if isinstance(host, str) and isinstance(pid, int):
-                self._workers[collectives.InspectedProcess(host, pid)] = worker
+                host, pid = rank.get("host"), rank.get("pid")
+                if isinstance(host, str) and isinstance(pid, int):
+                    self._workers[collectives.InspectedProcess(host, pid)] = worker

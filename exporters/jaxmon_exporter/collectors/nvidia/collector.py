@@ -280,7 +280,11 @@ class NvidiaGpus(Collector):
         try:
             found = self._figures(nvml, device)
         except DeviceLostError as error:
-            self._note_loss(device, error)
+            if not device.lost:
+                cause: Any = error.__cause__
+                log.warning("GPU %s is lost: %s", device.uuid, cause or error)
+                self._failures[gpu.LOST[cause.value] if cause else "device_lost"] += 1
+            device.lost = True
             return [*device.identity, device.up()]
         if device.lost:
             log.info("GPU %s has recovered", device.uuid)
@@ -306,13 +310,6 @@ class NvidiaGpus(Collector):
             msg = "no response to any call"
             raise DeviceLostError(msg)
         return found + device.steady
-
-    def _note_loss(self, device: NvmlDevice, loss: DeviceLostError) -> None:
-        if not device.lost:
-            cause: Any = loss.__cause__
-            log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
-            self._failures[gpu.LOST[cause.value] if cause else "device_lost"] += 1
-        device.lost = True
 
 
 def _processes(nvml: Nvml, device: NvmlDevice, most: int) -> Iterator[Reading]:

@@ -105,8 +105,12 @@ class Gpm(polling.Collector):
         except nvml.NVMLError as error:
             self.close()
             raise unavailable(error) from error
-        self._check_any_is_on()
-        return [*found, polling.partial_failures(self.name, self._failures)]
+        failures = polling.partial_failures(self.name, self._failures)
+        reasons = sorted(unit.off for unit in self._units.values())
+        if reasons and reasons[0]:  # none is on
+            message = _ADVICE[reasons[0]]
+            raise polling.CollectorUnavailable(reasons[0], message, [failures])
+        return [*found, failures]
 
     def close(self) -> None:
         """Free the samples and shut NVML down. A new driver may support more."""
@@ -136,15 +140,14 @@ class Gpm(polling.Collector):
             for instance, uuids in ((None, (uuid,)), *instances.items()):
                 key = (uuid, instance)
                 seen.add(key)
-                unit = self._units.get(key)
+                new = _Unit(uuids, handle, instance, divided)
+                unit = self._units.setdefault(key, new)
+                unit.handle = handle
                 # Repartitioned, it is a new unit: it may support more, and nothing of
                 # it compares with what had its number before.
-                if unit is None or (unit.uuids, unit.divided) != (uuids, divided):
-                    if unit is not None:
-                        _free(nvml, unit)
-                    self._units[key] = _Unit(uuids, handle, instance, divided)
-                else:
-                    unit.handle = handle
+                if (unit.uuids, unit.divided) != (uuids, divided):
+                    _free(nvml, unit)
+                    self._units[key] = new
         for key in self._units.keys() - seen:
             _free(nvml, self._units.pop(key))
             self._lost.discard(key)
@@ -210,13 +213,6 @@ class Gpm(polling.Collector):
             self._lost.add(key)
         elif code not in gpus.NORMAL_ABSENCE:
             self._failures["sample_failed"] += 1
-
-    def _check_any_is_on(self) -> None:
-        reasons = {unit.off for unit in self._units.values()}
-        if reasons and "" not in reasons:
-            (reason, *_) = sorted(reasons)
-            families = [polling.partial_failures(self.name, self._failures)]
-            raise polling.CollectorUnavailable(reason, _ADVICE[reason], families)
 
 
 def _mig_instances(
