@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from jaxmon.cli.main import main
 from jaxmon.facts.record import encoded
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.server import Request, Response
@@ -24,13 +22,12 @@ from jaxmon_exporter.judge import judge
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Raw
-from tests.helpers.findings import HEALTHY, recompiling
+from tests.helpers.findings import recompiling
 from tests.helpers.processes import ROOT, http_get, until
 from tests.helpers.sidecars import LONG, SHORT, Exporter, Host, exporters
 
 
 FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
-EAGER = {"eager": 80.0, "python": 15.0, "device": 5.0}
 STORM = "__main__.forward was recompiled 6 times because an argument's shape changed."
 # Two faults, or none; what explain and the sidecar say of it while it stands still.
 # The ledger would differ between the three, so no time is spent but on faults.
@@ -123,30 +120,6 @@ def test_explain_sidecar_and_exit_report_say_the_same(
     assert places == sorted(places)
     assert summary["findings"]["age"] < 10
     assert summary["findings"]["trouble"] == ""
-
-
-def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
-    """For the same responses the findings are equal, in order."""
-    slow = {state: {"seconds": part * 6.0} for state, part in EAGER.items()}
-    place = {"state": "eager", "place": "train.py:7", "seconds": 480.0}
-    period = {"seconds": 600.0, "looks": 6_000, "states": slow, "places": [place]}
-    failing = recompiling(errors={"trace_error": 3})
-    error = {"kind": "error", "function": "train.step", "message": "it <b>failed</b>"}
-    host.agent(0, {**HEALTHY, "time": {"since_start": period}})
-    host.agent(1, failing, {"events": [{"number": 1, "time": 999.0, **error}]})
-    host.agent(2, compiled_at(1000.0))
-    host.agent(3, compiled_at(1001.0))
-    host.agent(4, {"schema": 0, "functions": {"f": 3}, "cache": {"enabled": False}})
-    found = host.judge().processes
-    environ = {"JAXMON_RUN_DIR": str(host.run_dir)}
-    for worker in found:
-        arguments = ["explain", worker, "--json"]
-        said = CliRunner().invoke(main, arguments, env=environ).stdout
-        assert json.loads(said)["findings"] == encoded(found[worker].findings)
-
-    assert [topics(found[worker])[0] for worker in "01"] == ["eager", "error"]
-    assert all("compiled_together" in topics(found[worker]) for worker in "23")
-    assert topics(found["4"]) == []
 
 
 def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None:

@@ -172,20 +172,6 @@ def test_an_agent_may_start_later(files, write, run_dir, serve):
     assert counted(inspected.poll()) == pytest.approx(before | after)
 
 
-def test_agents_may_respond_with_anything(files, write, run_dir, serve):
-    """They cost the others nothing, and processes of no known agent are counted."""
-    odd = (b"[]", b"x", b'{"host":["node-7"],"pid":7}', b'{"host":"node-7","pid":{}}')
-    for slot, page in enumerate((*odd, agent_in(8))):
-        serve(slot, page, target="/debug/rank")
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writers = [write(7), write(8)]
-    for writer in writers:
-        some(writer, Rank())
-    wanted = expected(writers[:1]) | expected(writers[1:], "4")
-    assert counted(inspected.poll()) == pytest.approx(wanted)
-
-
 def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:
     """Beyond the budget the newest count, and what lies between is not recorded."""
     inspected = Inspected(files, run_dir, budget=20_000)

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.http2 import Http2Server, page
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Host, chip, failures, of, up
-from tests.helpers.processes import run_python, some
+from tests.helpers.processes import some
 
 
 pytest.importorskip("grpc")
@@ -269,13 +269,3 @@ def _without_grpcio(root: Path) -> Path:
     folder.mkdir()
     (folder / "grpc.py").write_text("raise ImportError('none here')\n")
     return folder
-
-
-def test_libtpu_is_never_loaded() -> None:
-    """Google's library would hang the sidecar; nothing of ours imports it."""
-    result = run_python(
-        "-c",
-        "import sys, jaxmon_exporter.service\n"
-        "print([one for one in ('libtpu', 'grpc') if one in sys.modules])",
-    )
-    assert result.ok().out == "[]\n"

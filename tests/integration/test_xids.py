@@ -7,7 +7,6 @@ import pytest
 
 from jaxmon.catalog import CRITICAL_XIDS, GPU_XID_ERRORS, GPU_XID_LAST_TIMESTAMP_SECONDS
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
-from tests.helpers.processes import until
 
 
 pytest.importorskip("pynvml")
@@ -241,15 +240,3 @@ def test_event_set_that_fails_twice_is_replaced(gpus, code):
     fleet.report(0, 79)
     assert xids(fleet.poll()["page"], 0) == {**NONE, "79": 2}
     assert live_sets(fleet, 1) == 1
-
-
-def test_stop_waits_for_no_event(gpus: Callable[..., Gpus]) -> None:
-    """The collector ends although no event comes, and frees its event sets."""
-    fleet = gpus(2)
-    fleet.poll()
-    assert live_sets(fleet, 2) == 2
-    fleet.tell("start")
-    until(lambda: fleet.calls("nvmlEventSetWait_v2", 0), "a wait on the thread")
-    assert fleet.tell("stop")["joined"]
-    assert live_sets(fleet, 2) == 0
-    assert fleet.calls("nvmlShutdown") == 1
