@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -232,16 +231,17 @@ class DcgmNames:
         if identities != plan.identities:
             plan = _MappingCache(identities, _devices(found, self._hostname))
             self._plan = plan
-        sums: dict[_Place, list[float]] = {}
+        # By series and device: several of ours make up one of theirs, device by device.
+        sums: dict[tuple[str, ...], tuple[DcgmField, list[float]]] = {}
         for family in found:
             if family.metric.name in _METRICS:
                 for name, value in family.samples:
                     if (place := plan.place(family.metric.name, name)) is not None:
-                        sums.setdefault(place, []).append(value)
+                        row, *key = place
+                        sums.setdefault((*key,), (row, []))[1].append(value)
         pages = {name: Family(metric, []) for name, metric in FOREIGN.items()}
         seen: set[str] = set()
-        for place, parts in sums.items():
-            row, foreign = place.row, place.foreign
+        for (foreign, _), (row, parts) in sums.items():
             # Devices of one instance share its values.
             if len(parts) == len(row.metrics) and foreign not in seen:
                 seen.add(foreign)
@@ -252,33 +252,20 @@ class DcgmNames:
         return [family for family in pages.values() if family.samples]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """How values of one device map to dcgm-exporter's series *foreign*."""
-
-    row: DcgmField
-    foreign: str
-
-
 class _MappingCache:
     """How series are mapped while the *identities* of devices stay the same."""
 
     def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:
         self.identities = identities
         self.devices = devices
-        self._of: dict[tuple[int, str], _Place] = {}
         self.place = lru_cache(maxsize=_MOST_PLACES)(self._found)
 
-    def _found(self, metric: str, name: str) -> _Place | None:
-        """Return the place of our series *name*, `None` when it has none."""
+    def _found(self, metric: str, name: str) -> tuple[DcgmField, str, str] | None:
         uuid, *rest = _VALUES.findall(name) or ("",)
         row = _WANTED.get((metric, tuple(rest)))
-        labelled = self.devices.get(uuid)
-        if row is None or labelled is None:
+        if row is None or (labelled := self.devices.get(uuid)) is None:
             return None
-        place = _Place(row, f"{row.name}{{{labelled}}}")
-        # Several of ours make up one of theirs, device by device.
-        return self._of.setdefault((id(row), uuid), place)
+        return row, f"{row.name}{{{labelled}}}", uuid
 
 
 def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:

@@ -97,30 +97,25 @@ class ObservedRank:
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what is known, with ages at *now*."""
-        ended, closed, end = self.ended, self.closed, self.end
-        is_ended = end is not None and (end.kind or ended)
-        record = end.as_json() if end is not None and is_ended else {}
-        return {
-            **self.rank,
-            # It may have joined its job since, or was never read.
-            **{
-                name: record[of]
-                for of, name in _OF_RANK.items()
-                if of in record and not self.rank.get(name)
-            },
-            **encoded(
-                Rank(
-                    since_seconds=max(now - self.read, 0.0),
-                    trouble=self.trouble,
-                    stopped=self.stopped,
-                    ended=ended,
-                    ended_seconds=max(now - self.since, 0.0) if ended else 0.0,
-                    closed_seconds=None if closed is None else max(now - closed, 0.0),
-                )
-            ),
-            **self.killed,
-            "words": words(end) if end is not None and is_ended else {},
+        ended, closed = self.ended, self.closed
+        end = self.end if self.end and (self.end.kind or ended) else None
+        record = end.as_json() if end else {}
+        state = Rank(
+            since_seconds=max(now - self.read, 0.0),
+            trouble=self.trouble,
+            stopped=self.stopped,
+            ended=ended,
+            ended_seconds=max(now - self.since, 0.0) if ended else 0.0,
+            closed_seconds=None if closed is None else max(now - closed, 0.0),
+        )
+        # It may have joined its job since, or was never read.
+        missing = {
+            name: record[of]
+            for of, name in _OF_RANK.items()
+            if of in record and not self.rank.get(name)
         }
+        of_end = {**self.killed, "words": words(end) if end else {}}
+        return {**self.rank, **missing, **encoded(state), **of_end}
 
 
 def words(end: ProcessEnd) -> dict[str, Any]:
@@ -166,20 +161,16 @@ class Kills:
 
     def since(self, on_host: int | None) -> dict[str, int | None]:
         """Return the number of kills in its cgroup and on the host."""
-        before, now = self._seen, self._now(on_host)
-        return {
-            key: None
-            if (a := before[key]) is None or (b := now[key]) is None
-            else b - a
-            for key in before
-        }
+        found: dict[str, int | None] = dict.fromkeys(self._seen)
+        for key, now in self._now(on_host).items():
+            before = self._seen[key]
+            if before is not None and now is not None:
+                found[key] = now - before
+        return found
 
     def _now(self, on_host: int | None) -> dict[str, int | None]:
-        group = self._group
-        return {
-            "oom_kills": None if group is None else container.oom_kills(group),
-            "host_oom_kills": on_host,
-        }
+        kills = None if self._group is None else container.oom_kills(self._group)
+        return {"oom_kills": kills, "host_oom_kills": on_host}
 
 
 class Closings:
@@ -198,23 +189,20 @@ class Closings:
         """Watch, unless that is done, or impossible: no directory, too many watches."""
         if self._watch or self._stopped or not self._directory.is_dir():
             return
+        path = os.fsencode(self._directory)
         try:
-            libc = ctypes.CDLL(None, use_errno=True)
+            libc = ctypes.CDLL(None)
             number = libc.inotify_init1(_CLOEXEC)
-            if number < 0:
-                return
-            path = os.fsencode(self._directory)
             watch = libc.inotify_add_watch(number, path, _CLOSE_WRITE)
-            if watch < 0:
-                os.close(number)
-                return
         except (OSError, AttributeError):  # another C library, another system
             return
-        self._watch = number, watch
-        try:
-            DaemonThread("jaxmon-closings", lambda: self._follow(number)).start()
-        except RuntimeError:  # no threads left
+        if watch >= 0:
+            self._watch = number, watch
+            with suppress(RuntimeError):  # no threads left
+                DaemonThread("jaxmon-closings", lambda: self._follow(number)).start()
+                return
             self._watch = ()
+        if number >= 0:
             os.close(number)
 
     def close(self) -> None:
@@ -303,10 +291,10 @@ class ExitStatuses:
         return found
 
     def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        now = None
         with suppress(NewerSchemaError):
             now = endings.slot(self._path(worker))
-        return now is not None and bool(now.held) and are_same(now, slot)
+            return now is not None and bool(now.held) and are_same(now, slot)
+        return False
 
     def _path(self, worker: str) -> Path:
         return self._run_dir / f"agent-{worker}.end"

@@ -158,10 +158,8 @@ class AccessGate:
         # Exception. If the check fails, access is denied.
         except BaseException:  # noqa: BLE001 - on a thread of ours
             right = False
-        finally:
-            with self._lock:
-                self._checking -= 1
         with self._lock:
+            self._checking -= 1
             self._checked[key] = right
             if len(self._checked) > _REMEMBERED:
                 # Guesses first: known clients must not wait for unknown ones.
@@ -170,13 +168,10 @@ class AccessGate:
         return None if right else _REFUSED
 
     def _follow(self) -> None:
-        if self._changed():
-            with self._lock:
-                if self._changed():  # no other thread did it meanwhile
-                    self._renew()
-
-    def _changed(self) -> bool:
-        return any(_file_stamp(path) != stamp for path, stamp in self._stamps.items())
+        with self._lock:
+            stamps = self._stamps.items()
+            if any(_file_stamp(path) != stamp for path, stamp in stamps):
+                self._renew()
 
     def _renew(self) -> None:
         try:
@@ -192,7 +187,6 @@ class AccessGate:
             self._failed = False
 
     def _read(self) -> None:
-        """Apply the files; `WebConfigError` or `CommandError` if they are unusable."""
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
         # before they are read: a change in between is noticed at the next check.

@@ -57,9 +57,8 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
     try:
         sockets = rundir.sockets(run_dir)
     except OSError as error:
-        return HostVerdict(
-            trouble=f"unknown: run directory {run_dir}: {error.strerror}"
-        )
+        trouble = f"unknown: run directory {run_dir}: {error.strerror}"
+        return HostVerdict(trouble=trouble)
     fetched = partial(
         fetch_all, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
     )

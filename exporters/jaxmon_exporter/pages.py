@@ -37,6 +37,7 @@ _MOST_OF_A_CORE = 0.1
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Refreshed(Generic[T]):
     """
     A value that is made when it is read, on a thread of its own, and kept for a while.
@@ -47,34 +48,25 @@ class Refreshed(Generic[T]):
     thread-safe.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a default, or is a limit
-        self,
-        make: Callable[[], T],
-        failed: Callable[[BaseException], None],
-        *,
-        every: float,
-        patience: float,
-        clock: Clock = time.monotonic,
-        cpu: Clock = time.thread_time,
-    ) -> None:
-        self._make = make
-        self._failed = failed
-        self._every = every
-        self._patience = patience
-        self._clock = clock
-        self._cpu = cpu
-        self._taken = 0.0
-        self._latest: tuple[T, float] | None = None
-        self._began: float | None = None
-        self._making: Future[None] | None = None
+    make: Callable[[], T]
+    failed: Callable[[BaseException], None]
+    _: KW_ONLY
+    every: float
+    patience: float
+    clock: Clock = time.monotonic
+    cpu: Clock = time.thread_time
+    _taken: float = 0.0
+    _latest: tuple[T, float] | None = None
+    _began: float | None = None
+    _making: Future[None] | None = None
 
     def refresh(self) -> Future[None] | None:
         """Return what is done when the value is recent; `None` if it is, or is late."""
-        now = self._clock()
+        now = self.clock()
         if (making := self._making) is not None:
-            late = self._began is not None and now - self._began > self._patience
+            late = self._began is not None and now - self._began > self.patience
             return None if late else making
-        pause = max(self._every, self._taken / _MOST_OF_A_CORE)
+        pause = max(self.every, self._taken / _MOST_OF_A_CORE)
         if self._began is not None and now - self._began < pause:
             return None
         from concurrent.futures import Future  # noqa: PLC0415 - few hosts have readers
@@ -84,7 +76,7 @@ class Refreshed(Generic[T]):
             DaemonThread("jaxmon-refresh", lambda: self._run(making, now)).start()
         except RuntimeError as error:  # no threads left
             self._making = None
-            self._failed(error)
+            self.failed(error)
             return None
         return making
 
@@ -92,16 +84,16 @@ class Refreshed(Generic[T]):
         """Return the value and its age in seconds, `None` if there is none yet."""
         if (made := self._latest) is None:
             return None
-        return made[0], self._clock() - made[1]
+        return made[0], self.clock() - made[1]
 
     def _run(self, making: Future[None], began: float) -> None:
-        taken = self._cpu()
+        taken = self.cpu()
         try:
-            self._latest = self._make(), began
+            self._latest = self.make(), began
         except Exception as error:  # noqa: BLE001 - contained and counted
-            self._failed(error)
+            self.failed(error)
         finally:
-            self._taken = self._cpu() - taken
+            self._taken = self.cpu() - taken
             self._making = None
             making.set_result(None)
 
@@ -187,11 +179,7 @@ def summary_page(
     refresh: Callable[[], Future[None] | None],
 ) -> SlowPage:
     """Return the handler of ``/api/summary``, also of ``?worker=3``."""
-
-    def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
-        return _json(summary(admitted, None))
-
-    every = shared(make, admits)
+    every = shared(lambda admitted: _json(summary(admitted, None)), admits)
 
     def respond(request: Request) -> Response:
         worker = request.query.get("worker")

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from jaxmon import catalog
@@ -63,23 +64,22 @@ def unserved(
     served = {name for family in first for name, _ in family.samples}
     ours = _identities(first)
     instances = _instances(first)
+
+    def is_wanted(metric: str, uuid: str) -> bool:
+        if metric == catalog.ACCELERATOR_INFO.name and uuid in ours:
+            return False
+        if ours and not all_gpus and uuid not in ours:
+            return False
+        counter = None if all_rates else COUNTERS.get(metric)
+        return counter is None or series(counter, uuid) not in served
+
     found = []
     for family in second:
         kept: list[Sample] = []
         for sample in family.samples:
             for uuid, name, value in _named(sample, instances):
-                if uuid is not None:
-                    if (
-                        family.metric.name == catalog.ACCELERATOR_INFO.name
-                        and uuid in ours
-                    ):
-                        continue
-                    if ours and not all_gpus and uuid not in ours:
-                        continue
-                    counter = COUNTERS.get(family.metric.name)
-                    if counter and not all_rates and series(counter, uuid) in served:
-                        continue
-                if name not in served:
+                wanted = uuid is None or is_wanted(family.metric.name, uuid)
+                if wanted and name not in served:
                     served.add(name)
                     kept.append((name, value))
         found.append(Family(family.metric, kept))
@@ -95,19 +95,10 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     described |= _identities(families)
     found = list(families)
     if not described.isdisjoint(owned):
-        found = [
-            Family(
-                family.metric,
-                [
-                    sample
-                    for sample in family.samples
-                    if device_of(sample[0]) not in owned
-                ],
-            )
-            if family.metric.name in _BORROWED
-            else family
-            for family in families
-        ]
+        for place, (metric, samples, *_) in enumerate(found):
+            if metric.name in _BORROWED:
+                kept = [of for of in samples if device_of(of[0]) not in owned]
+                found[place] = Family(metric, kept)
     owned |= described
     return found
 
@@ -212,9 +203,6 @@ _PASSING = (NO_JOB,)
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
-# Returns which of the second families are added to the first.
-Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
-
 
 class Status(NamedTuple):
     """
@@ -309,42 +297,16 @@ class Poller:
         began = self._clock()
         with self._lock:
             self._began, self._overdue = began, False
+        found: list[Family] | None = None
+        reason, message, costly = "", "", True
         try:
             found = self._sieve.sift(self._collector.collect())
         except CollectorUnavailable as error:
             found = self._sieve.sift(error.families)
-            self._end(began, found, error.reason, str(error), costly=error.costly)
+            reason, message, costly = error.reason, str(error), error.costly
         except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
-            self._end(began, None, ERROR, disclosure.error(error))
-        else:
-            self._end(began, found, "", "")
-
-    def delay(self) -> float:
-        """Return seconds until the next poll is due: longer after each failure."""
-        with self._lock:
-            if self._failures:
-                return self._backoff()
-            return max(0.0, self._collector.interval - (self._duration or 0.0))
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.poll()
-            self._stop.wait(self.delay())
-        try:
-            self._collector.close()
-        except Exception:
-            log.exception("failed to close collector %s", self.name)
-
-    def _end(
-        self,
-        began: float,
-        found: list[Family] | None,
-        reason: str,
-        message: str,
-        *,
-        costly: bool = True,
-    ) -> None:
+            reason, message = ERROR, disclosure.error(error)
         now = self._clock()
         with self._lock:
             # A late poll counts as a failure, but its values are valid.
@@ -361,6 +323,22 @@ class Poller:
                     due = self._duration + self._backoff()
                     self._lasts = max(self.max_age, due + self._collector.deadline)
             self._note(reason, message)
+
+    def delay(self) -> float:
+        """Return seconds until the next poll is due: longer after each failure."""
+        with self._lock:
+            if self._failures:
+                return self._backoff()
+            return max(0.0, self._collector.interval - (self._duration or 0.0))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.poll()
+            self._stop.wait(self.delay())
+        try:
+            self._collector.close()
+        except Exception:
+            log.exception("failed to close collector %s", self.name)
 
     def _absent(self, reason: str) -> bool:
         return reason in _PASSING or (reason in _ABSENT and not self._worked)
@@ -394,20 +372,21 @@ class Poller:
 
 
 class PollerGroup:
-    """All collectors; *merge* selects what of *secondary* ones to add."""
+    """All collectors; of *secondary* ones is added what is `unserved`."""
 
     def __init__(
         self,
         collectors: Iterable[Collector],
         *,
         secondary: Iterable[Collector] = (),
-        merge: Merge = unserved,
+        all_gpus: bool = False,
+        all_rates: bool = False,
         clock: Clock = time.monotonic,
     ) -> None:
         self._primary = [Poller(collector, clock=clock) for collector in collectors]
         self._secondary = [Poller(collector, clock=clock) for collector in secondary]
         self._pollers = self._primary + self._secondary
-        self._merge = merge
+        self._unserved = partial(unserved, all_gpus=all_gpus, all_rates=all_rates)
 
     def start(self) -> None:
         """Start one thread per collector."""
@@ -447,27 +426,25 @@ class PollerGroup:
             found += unowned(poller.families(), owned)
         # Until all have polled, the gaps are unknown.
         looked = all(status.polled for status in statuses[: len(self._primary)])
-        if self._secondary and looked:
-            others = [
-                family for poller in self._secondary for family in poller.families()
-            ]
-            found += self._merge(found, others)
+        if looked:
+            others = [of for poller in self._secondary for of in poller.families()]
+            found += self._unserved(found, others)
         return found
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    worked = {
-        status.name: float(status.success) for status in statuses if status.polled
-    }
-    spent = {
-        status.name: status.duration
-        for status in statuses
-        if status.duration is not None
-    }
-    ages = {status.name: status.age for status in statuses if status.age is not None}
+    def by_collector(
+        metric: catalog.Metric, value: Callable[[Status], float | None]
+    ) -> Family:
+        values = ((status.name, value(status)) for status in statuses)
+        return by_label(metric, {name: n for name, n in values if n is not None})
+
     return [
-        by_label(catalog.COLLECTOR_SUCCESS, worked),
-        by_label(catalog.COLLECTOR_DURATION_SECONDS, spent),
-        by_label(catalog.COLLECTOR_AGE_SECONDS, ages),
+        by_collector(
+            catalog.COLLECTOR_SUCCESS,
+            lambda of: float(of.success) if of.polled else None,
+        ),
+        by_collector(catalog.COLLECTOR_DURATION_SECONDS, lambda of: of.duration),
+        by_collector(catalog.COLLECTOR_AGE_SECONDS, lambda of: of.age),
         *(partial_failures(status.name, status.errors) for status in statuses),
     ]

@@ -56,11 +56,8 @@ class Prices:
     def family(self, families: Iterable[Family]) -> Family:
         """Return the price of each accelerator in *families*."""
         infos = samples_of(families, ACCELERATOR_INFO)
-        samples = (self._sample(name) for name, _ in infos)
-        return Family(
-            ACCELERATOR_COST_DOLLARS_PER_HOUR,
-            [sample for sample in samples if sample is not None],
-        )
+        priced = filter(None, (self._sample(name) for name, _ in infos))
+        return Family(ACCELERATOR_COST_DOLLARS_PER_HOUR, list(priced))
 
     def _priced(self, info: str) -> Sample | None:
         accelerator = labels(info.partition("{")[2])
@@ -103,12 +100,12 @@ def from_file(path: Path) -> dict[str, float]:
 
 
 def _csv(text: str) -> Iterator[tuple[str, str]]:
+    heading = ["model", "dollars"]
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
-        if not row or row[0].lstrip().startswith("#"):
+        is_comment = not row or row[0].lstrip().startswith("#")
+        if is_comment or [cell.strip().lower() for cell in row] == heading:
             continue
-        if [cell.strip().lower() for cell in row] == ["model", "dollars"]:
-            continue  # a heading
-        if len(row) != len(("model", "dollars")):
+        if len(row) != len(heading):
             msg = f"line {number}: expected model,dollars"
             raise ConfigFileError(msg)
         yield row[0], row[1]
@@ -125,8 +122,7 @@ def _yaml(text: str) -> Iterator[tuple[str, str]]:
         if model.tag != _TEXT:
             raise ConfigFileError(wanted, line=model.start_mark.line + 1)
         is_scalar = isinstance(price, yaml.ScalarNode)
-        text = price.value if is_scalar else f"a {price.id}"
-        yield model.value, text
+        yield model.value, price.value if is_scalar else f"a {price.id}"
 
 
 def _dollars(pattern: str, price: str, where: str) -> float:

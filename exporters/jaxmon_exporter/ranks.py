@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from ipaddress import IPv6Address
 from pathlib import Path
+from socket import AF_INET, AF_INET6
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,7 @@ _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST, _DIGITS = 200, 16
 _MOST_GPUS = 100
-_MOST_ADDRESSES, _MOST_OF_A_TABLE = 64, 1 << 20
-# In the kernel's table of routes.
-_LOCAL = r"\|-- ([\d.]{7,15})\n\s+/32 host LOCAL"
+_MOST_ADDRESSES = 64
 # Of NVML's, those that lower the clocks of a GPU that works.
 _REASONS = frozenset(
     ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
@@ -271,13 +268,12 @@ class Ranks:
             return  # it has never said that it is a rank
         if error.reason == fetch.GONE:
             self._end(process)
-            return
-        if error.reason == fetch.LEFT:
+        elif error.reason == fetch.LEFT:
             self._left(worker)
-            return
-        pid = hung.listener(path)
-        process.trouble = responses.trouble(error)[:_LONGEST]
-        process.stopped = pid is not None and hung.is_stopped(pid)
+        else:
+            pid = hung.listener(path)
+            process.trouble = responses.trouble(error)[:_LONGEST]
+            process.stopped = pid is not None and hung.is_stopped(pid)
 
     def _left(self, worker: str) -> None:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
@@ -302,35 +298,32 @@ class Ranks:
 
     def _stuck(self) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
-        found = []
-        for worker, process in self._observed.items():
-            age = _since_progress(process.rank)
-            if process.ended or process.trouble or age is None:
-                continue
-            if process.stacks_read < self._now - age:  # of an earlier time, or of none
-                found.append(worker)
-        return found
+        return [
+            worker
+            for worker in self._live()
+            if (age := _since_progress((process := self._observed[worker]).rank))
+            # Of an earlier time, or of none.
+            and process.stacks_read < self._now - age
+        ]
+
+    def _live(self) -> list[str]:
+        observed = self._observed.items()
+        return [worker for worker, of in observed if not (of.ended or of.trouble)]
 
     def _read_stacks(self) -> None:
         with self._lock:
             self._follow()
-            observed = self._observed.items()
-            live = [worker for worker, of in observed if not (of.ended or of.trouble)]
             with suppress(OSError):  # no agent has run here yet
-                self._keep_stacks(rundir.sockets(self._run_dir), live)
+                self._keep_stacks(rundir.sockets(self._run_dir), self._live())
 
     def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
         paths = {worker: sockets[worker] for worker in workers if worker in sockets}
         found = _fetched(paths, "/debug/stacks", max_bytes=_MOST_STACKS)
         for worker, answer in found.items():
-            process = self._observed.get(worker)
-            if process is None:
-                continue
-            try:
-                process.stacks = responses.decoded(answer)
-            except FetchError:
-                continue
-            process.stacks_read = self._clock()
+            if (process := self._observed.get(worker)) is not None:
+                with suppress(FetchError):
+                    process.stacks = responses.decoded(answer)
+                    process.stacks_read = self._clock()
 
 
 class Setups:
@@ -352,23 +345,17 @@ class Setups:
         return {**rank, "setup": digest}
 
 
-def addresses(root: Path = Path("/")) -> list[str]:
+def addresses() -> list[str]:
     """Return those of all interfaces, loopback included; without a resolver."""
-    net = root / "proc/net"
-    found = dict.fromkeys(re.findall(_LOCAL, _text(net / "fib_trie")))
-    for line in _text(net / "if_inet6").splitlines():
-        digits = line.split(" ", 1)[0]
-        if re.fullmatch(r"[0-9a-f]{32}", digits):
-            found[str(IPv6Address(int(digits, 16)))] = None
-    return list(found)[:_MOST_ADDRESSES]
+    import psutil  # noqa: PLC0415 - few serve peers
 
-
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_OF_A_TABLE)
-    except OSError:
-        return ""
+    found = [
+        entry.address.partition("%")[0]
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family in (AF_INET, AF_INET6)
+    ]
+    return list(dict.fromkeys(found))[:_MOST_ADDRESSES]
 
 
 def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:

@@ -10,26 +10,33 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError, OtlpError
-from jaxmon.exposition.families import Family, Histogram, by_label, gauge, samples_of
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    Sample,
+    by_label,
+    gauge,
+    samples_of,
+)
 from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
-from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources import container
 from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.pages import Live, Refreshed
-from jaxmon_exporter.polling import Clock, PollerGroup, unserved
+from jaxmon_exporter.polling import Clock, PollerGroup
 
 
 if TYPE_CHECKING:
@@ -43,15 +50,13 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.1
 
 
+@dataclass(eq=False)
 class Unseen:
     """Which ended processes were in a response, or a push, of the latest *families*."""
 
-    def __init__(
-        self, families: Callable[[], Iterable[Family]], *, clock: Clock
-    ) -> None:
-        self._families = families
-        self._clock = clock
-        self._seen: set[tuple[str, float]] = set()
+    families: Callable[[], Iterable[Family]]
+    clock: Clock
+    _seen: set[tuple[str, float]] = field(default_factory=set)
 
     def seen(self, families: Iterable[Family]) -> None:
         """Note that *families* are about to be sent."""
@@ -59,10 +64,10 @@ class Unseen:
 
     def wait(self, seconds: float, *, least: float) -> None:
         """Wait until all have been seen, *least* to *seconds* seconds."""
-        begun = self._clock()
+        begun = self.clock()
         pause = threading.Event()
-        while (waited := self._clock() - begun) < seconds:
-            if waited >= least and _ended(self._families()) <= self._seen:
+        while (waited := self.clock() - begun) < seconds:
+            if waited >= least and _ended(self.families()) <= self._seen:
                 return
             pause.wait(_LOOK_EVERY)
 
@@ -130,9 +135,9 @@ class Service:
 
             prices = Prices(options.prices)
             self._sources["prices"] = lambda found: [prices.family(found)]
-        process, container = ProcessFamilies(), ContainerFamilies()
+        process = ProcessFamilies()
         self._sources["process"] = lambda _: process.collect()
-        self._sources["container"] = lambda _: container.collect()
+        self._sources["container"] = lambda _: container.families()
         if options.web_config:
             from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
 
@@ -142,11 +147,8 @@ class Service:
         self._polling = PollerGroup(
             primary,
             secondary=secondary,
-            merge=partial(
-                unserved,
-                all_gpus=options.dcgm_all_gpus,
-                all_rates=options.compat == "dcgm",
-            ),
+            all_gpus=options.dcgm_all_gpus,
+            all_rates=options.compat == "dcgm",
         )
         self._verdict = Refreshed(
             self._judge,
@@ -169,8 +171,8 @@ class Service:
                 "/metrics": metrics_handler(
                     self.families,
                     self._seconds,
-                    failed=lambda metric, error: self._count_error(
-                        f"encode:{metric.name}", error
+                    failed=lambda of, error: self._count_error(
+                        f"encode:{of.name}", error
                     ),
                 ),
                 "/api/summary": pages.summary_page(
@@ -199,7 +201,6 @@ class Service:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)
         self._publish_limits()
-        registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
         if self._pusher is not None:
@@ -256,16 +257,13 @@ class Service:
         worker: str | None = None,
     ) -> Summary | None:
         """Return what ``/api/summary`` shows, with findings to the *admitted*."""
-        found = self._findings(admitted)
-        return self._live.summary(self._polling.statuses(), found, worker)
-
-    def _findings(self, admitted: bool) -> HostVerdict:  # noqa: FBT001 - see above
+        found = HostVerdict(trouble=_NOT_READ[""])
         if not admitted:
-            return HostVerdict(trouble=_NOT_READ[self._withheld() or "trusted"])
-        if (latest := self._verdict.latest()) is None:
-            return HostVerdict(trouble=_NOT_READ[""])
-        verdict, age = latest
-        return verdict.replace(age=age)
+            found = HostVerdict(trouble=_NOT_READ[self._withheld() or "trusted"])
+        elif (latest := self._verdict.latest()) is not None:
+            verdict, age = latest
+            found = verdict.replace(age=age)
+        return self._live.summary(self._polling.statuses(), found, worker)
 
     def _publish_limits(self) -> None:
         """Let the agents and the commands of the run directory judge alike."""
@@ -287,18 +285,15 @@ class Service:
         return judge(options.run_dir, options.limits, timeout=_FINDINGS_TIMEOUT)
 
     def _withheld(self) -> str:
-        """Return why the findings are withheld from all, ``""`` if they are not."""
         if "agents" in self._options.disabled:
             return "agents"
         return "off" if self._options.findings == "off" else ""
 
     def _admits(self, request: Request) -> bool:
-        if self._withheld():
-            return False
-        return self._options.findings == "all" or request.trusted
+        shown = self._options.findings == "all" or request.trusted
+        return shown and not self._withheld()
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
-        """Return what serves the ranks of this host; `CommandError` if open."""
         from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
@@ -325,7 +320,6 @@ class Service:
         return Ranks(self._options.run_dir, failed, sources=sources)
 
     def _make_pusher(self) -> Pusher:
-        """Return what pushes by OTLP. Raises `CommandError`: it cannot."""
         from jaxmon.otel.environment import plan  # noqa: PLC0415 - few push
         from jaxmon.otel.pusher import Pusher  # noqa: PLC0415 - likewise
 
@@ -383,15 +377,13 @@ def unpushed(families: Iterable[Family]) -> list[Family]:
     starts = tuple(
         f'worker="{worker}"{end}' for worker in workers - {""} for end in (",", "}")
     )
+
+    def is_kept(sample: Sample) -> bool:
+        return not sample[0].partition("{")[2].startswith(starts)
+
     return [
         family
-        if not starts or family.metric.sources == catalog.SIDECAR
-        else family._replace(
-            samples=[
-                sample
-                for sample in family.samples
-                if not sample[0].partition("{")[2].startswith(starts)
-            ]
-        )
+        if family.metric.sources == catalog.SIDECAR
+        else family._replace(samples=list(filter(is_kept, family.samples)))
         for family in page
     ]

@@ -40,14 +40,8 @@ _CLIENT_AUTH = {
 }
 _TOP = ("tls_server_config", "http_server_config", "basic_auth_users")
 _TLS = (
-    "cert_file",
-    "key_file",
-    "client_auth_type",
-    "client_ca_file",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
+    *("cert_file", "key_file", "client_auth_type", "client_ca_file"),
+    *("client_allowed_sans", "min_version", "max_version", "cipher_suites"),
     "prefer_server_cipher_suites",
 )
 _HTTP = ("http2", "headers")
@@ -184,15 +178,13 @@ class _ConfigValue(NamedTuple):
             return []
         if self.kind != "map":
             self.fail("must be a mapping")
-        found = []
-        seen = set()
+        found: dict[str, tuple[_ConfigValue, _ConfigValue]] = {}
         for key_node, node in self.node.value:  # type: ignore[union-attr]
             key = _ConfigValue(self.name, key_node)
-            if (name := key.text()) in seen:
+            if key.text() in found:
                 key.fail("has a duplicate key")
-            seen.add(name)
-            found.append((key, _ConfigValue(self.name, node)))
-        return found
+            found[key.text()] = key, _ConfigValue(self.name, node)
+        return list(found.values())
 
     def section(self, allowed: tuple[str, ...]) -> dict[str, _ConfigValue]:
         """Return the values by key, one for each key that is *allowed*."""
@@ -215,11 +207,10 @@ class _ConfigValue(NamedTuple):
 
     def texts(self) -> list[_ConfigValue]:
         """Return the values of a list of strings."""
-        if self.kind == "null":
-            return []
-        if self.kind != "seq":
+        if self.kind not in ("null", "seq"):
             self.fail("must be a list of strings")
-        found = [_ConfigValue(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
+        nodes = self.node.value if self.kind == "seq" else ()  # type: ignore[union-attr]
+        found = [_ConfigValue(self.name, node) for node in nodes]
         for value in found:
             if not value.text():
                 value.fail("must be a list of strings")
@@ -227,13 +218,11 @@ class _ConfigValue(NamedTuple):
 
     def check_flag(self) -> None:
         """Reject a value that is not true, false or null."""
-        if self.kind in ("null", "bool"):
-            return
         # To YAML 1.1, and so to Prometheus, y and n are truth values as well.
         plain = self.kind == "str" and self.node.style is None  # type: ignore[union-attr]
-        if plain and self.text() in tuple("yYnN"):
-            return
-        self.fail("must be true or false")
+        is_letter = plain and self.text() in tuple("yYnN")
+        if self.kind not in ("null", "bool") and not is_letter:
+            self.fail("must be true or false")
 
     def one_of(self, table: Mapping[str, Any], default: str) -> Any:
         """Return what *table* has for this value."""
@@ -306,11 +295,10 @@ def _users(found: _ConfigValue) -> dict[str, bytes]:
 def _headers(found: _ConfigValue) -> dict[str, str]:
     headers = {}
     for name, value in found.section(_HEADERS).items():
-        if value.node is None:
-            continue
-        headers[name] = text = value.text()
-        if not (text and text.isprintable() and text.isascii()):
-            value.fail("must be printable ASCII")
+        if value.node is not None:
+            headers[name] = text = value.text()
+            if not (text and text.isprintable() and text.isascii()):
+                value.fail("must be printable ASCII")
     return headers
 
 

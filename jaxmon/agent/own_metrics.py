@@ -79,13 +79,13 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
-        from jaxmon.host.resources.container import ContainerFamilies  # noqa: PLC0415 - late
+        from jaxmon.host.resources import container  # noqa: PLC0415 - late
 
-        self._figures = ContainerFamilies()
+        self._families = container.families
 
     def collect(self) -> Iterable[Family]:
         """Return the current values."""
-        return self._figures.collect()
+        return self._families()
 
 
 # Exported from the start, even if the part is disabled by settings.

@@ -102,12 +102,12 @@ def build(
     Example:
       jaxmon alerts build --slo slo.yaml --out alerts
     """
-    from jaxmon.host.files import generated as write
+    from jaxmon.host.files import whole
     from jaxmon_alerts import slo
     from jaxmon_alerts.rules import RuleOptions, render
 
     files = render(slo.load(slo_file), RuleOptions(scale=time_scale), form=form)
-    for name in write.write(out, files):
+    for name in whole.write_all(out, files):
         output.line(out / name)
 
 
@@ -287,7 +287,7 @@ def _differences(
     against: str, slos: Slos, options: RuleOptions, form: Format
 ) -> list[str]:
     """Return how the rules differ from those in a directory, or at a URL."""
-    from jaxmon.host.files import generated as write
+    from jaxmon.host.files import whole
     from jaxmon_alerts.rules import all_groups, render
 
     if against.startswith(("http://", "https://")):
@@ -296,7 +296,7 @@ def _differences(
     if not Path(against).is_dir():
         msg = f"--against={against} is neither a directory nor a URL"
         raise click.UsageError(msg)
-    return list(write.check(Path(against), render(slos, options, form=form)))
+    return list(whole.check(Path(against), render(slos, options, form=form)))
 
 
 def missing_tools() -> list[str]:

@@ -56,14 +56,14 @@ def command(
     Example:
       jaxmon generate --check
     """
-    from jaxmon.host.files import generated
+    from jaxmon.host.files import whole
 
     artifacts = render()
     if not check:
-        for path in generated.write(out, artifacts, owned=OWNED):
+        for path in whole.write_all(out, artifacts, owned=OWNED):
             output.line(path)
         return
-    reports = list(generated.check(out, artifacts, owned=OWNED))
+    reports = list(whole.check(out, artifacts, owned=OWNED))
     for report in reports:
         output.lines(report)
     if reports:

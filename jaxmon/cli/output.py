@@ -20,7 +20,7 @@ import click
 
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.host.formats.layout import clean, shortened
-from jaxmon.host.http.redaction import Secrets
+from jaxmon.host.http.urls import Secrets
 
 
 _SECRETS = "jaxmon.secrets"

@@ -13,7 +13,7 @@ from jaxmon import catalog
 from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
-from jaxmon.host.files.generated import HEADER, WARNING
+from jaxmon.host.files.whole import HEADER, WARNING
 from jaxmon.host.formats.durations import seconds
 from jaxmon.limits import Limits
 from jaxmon.settings import DIRECTORY, PREFIX, Settings, declared, meanings, wanted

@@ -87,9 +87,8 @@ def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
     from http.client import HTTPException
 
     from jaxmon.host.http.client import Route, trusted
-    from jaxmon.host.http.redaction import Secrets
     from jaxmon.host.http.stream import Bounds
-    from jaxmon.host.http.urls import parts_of, secrets_of, shown, target_of
+    from jaxmon.host.http.urls import Secrets, parts_of, secrets_of, shown, target_of
 
     parts = parts_of(url)
     try:

@@ -5,29 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from jaxmon.catalog import OTLP_EXPORTS, PROGRAMS, RUNS_GROUP
+from jaxmon.catalog import AGENT, OTLP_EXPORTS, PROGRAMS, RUNS_GROUP, Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.families import Family, Sample
 
 
-_COUNTED = ("counter", "histogram")
-_AGENT = ("agent",)
-# Which agents push must be known of ended ones as well.
-_ALSO = OTLP_EXPORTS.name
-# How many programs a process has is read as such.
-_NOT = PROGRAMS.name
-
-
 def lasting(families: Iterable[Family]) -> list[Family]:
     """Return those *families* that outlive the process of an agent: its counts."""
-    return [
-        family
-        for family in families
-        if family.metric.kind in _COUNTED
-        and (family.metric.sources == _AGENT or family.metric.name == _ALSO)
-        and family.metric.name != _NOT
-        and family.metric.group != RUNS_GROUP
-    ]
+    return [family for family in families if _lasts(family.metric)]
+
+
+def _lasts(metric: Metric) -> bool:
+    if metric.kind not in ("counter", "histogram") or metric.group == RUNS_GROUP:
+        return False
+    # How many programs a process has is read as such. Which agents push must be known
+    # of ended ones as well.
+    is_agents = metric.sources == AGENT and metric.name != PROGRAMS.name
+    return is_agents or metric.name == OTLP_EXPORTS.name
 
 
 def prepare() -> None:
@@ -42,9 +36,7 @@ def read(text: str) -> list[Family]:
     from jaxmon.exposition import parse  # noqa: PLC0415
 
     found = lasting(map(parse.to_family, parse.parse(text)))
-    found = [
-        family for family in found if BY_NAME.get(family.metric.name) is family.metric
-    ]
+    found = [of for of in found if BY_NAME.get(of.metric.name) is of.metric]
     for family in found:
         if len(dict(family.samples)) < len(family.samples):
             msg = f"{family.metric.name} has a duplicate series"
@@ -60,11 +52,10 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
     found = []
     for family in families:
         past = earlier.pop(family.metric.name, None)
-        if past is None or past.metric.kind != family.metric.kind:
+        if past is not None and past.metric.kind == family.metric.kind:
+            found.append(family._replace(samples=_sums(family, past)))
+        else:
             found.append(family)
-            continue
-        sums = _sums(family, past)
-        found.append(family._replace(samples=sums))
     return [*found, *earlier.values()]
 
 

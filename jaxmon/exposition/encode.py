@@ -29,11 +29,6 @@ class Format(Enum):
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-    @property
-    def content_type(self) -> str:
-        """Value of the ``Content-Type`` header."""
-        return self.value
-
 
 TEXT = Format.TEXT
 OPENMETRICS = Format.OPENMETRICS

@@ -69,12 +69,7 @@ def read(text: str) -> Exemplar | None:
 def checked(labels: str, value: str, time: str) -> Exemplar | None:
     """Return the exemplar of these texts, `None` if OpenMetrics forbids it."""
     pairs = [
-        (
-            name,
-            re.sub(
-                _ESCAPE, lambda escape: "\n" if escape[1] == "n" else escape[1], content
-            ),
-        )
+        (name, re.sub(_ESCAPE, unescaped, content))
         for name, content in re.findall(_LABEL, labels)
     ]
     found = dict(pairs)
@@ -87,6 +82,11 @@ def checked(labels: str, value: str, time: str) -> Exemplar | None:
         return None
     sane = moment is None or 0 <= moment < _LATEST
     return Exemplar(found, number, moment) if isfinite(number) and sane else None
+
+
+def unescaped(escape: re.Match[str]) -> str:
+    """Return the character of an escape sequence, whose second is its group 1."""
+    return "\n" if escape[1] == "n" else escape[1]
 
 
 Sample: TypeAlias = tuple[str, float]

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby, pairwise
 from math import inf
+from operator import itemgetter
 from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
-from jaxmon.exposition.families import Family, checked, labels_text
+from jaxmon.exposition.families import Family, checked, labels_text, unescaped
 
 
 ParsedSample: TypeAlias = tuple[str, str, float]
@@ -83,16 +86,20 @@ def parse(text: str) -> list[ParsedFamily]:
 def labels(label_text: str) -> dict[str, str]:
     """Return the labels in *label_text*, values unescaped."""
     return {
-        name: _ESCAPE.sub(_unescaped, value) if "\\" in value else value
+        name: _ESCAPE.sub(unescaped, value) if "\\" in value else value
         for name, value in _ANY_LABEL.findall(label_text)
     }
 
 
 def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
-    """Return *family* with the label *name* first; others become ``exported_``."""
+    """Return *family* with the label *name* first; `PageError` if it has such a one."""
     first = labels_text((name,), (value,))
+    for series, text, _ in family.samples:
+        if f'{name}="' in text and name in labels(text):
+            msg = f"{series} has a label {name}"
+            raise PageError(msg)
     samples = [
-        (series, f"{first},{_without(name, text)}" if text else first, number)
+        (series, f"{first},{text}" if text else first, number)
         for series, text, number in family.samples
     ]
     return ParsedFamily(
@@ -103,7 +110,8 @@ def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
 def to_family(parsed: ParsedFamily) -> Family:
     """Return *parsed* as a family of the catalogue, or as an ad-hoc one."""
     metric = BY_NAME.get(parsed.name)
-    if metric is None or _shown_kind(metric) != parsed.kind:
+    shown = metric and ("gauge" if metric.kind == "info" else metric.kind)
+    if metric is None or shown != parsed.kind:
         kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
         metric = Metric(parsed.name, kinds[parsed.kind], parsed.help)
     samples = [
@@ -121,7 +129,7 @@ class _ParsedPage:
         self.families: dict[str, ParsedFamily] = {}
         self._typed: set[str] = set()
         self._owners: dict[str, ParsedFamily] = {}
-        self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._orders: dict[tuple[str, frozenset[str]], list[str]] = {}
 
     def comment(self, line: str) -> None:
         word, _, rest = line[1:].lstrip(" \t").partition(" ")
@@ -133,7 +141,7 @@ class _ParsedPage:
             raise ValueError(msg)
         if word == "HELP":
             family = self.families.setdefault(name, ParsedFamily(name))
-            family.help = _HELP_ESCAPE.sub(_unescaped, rest)
+            family.help = _HELP_ESCAPE.sub(unescaped, rest)
         else:
             self._type(name, rest.strip(" \t"))
 
@@ -161,7 +169,7 @@ class _ParsedPage:
         if not text.isprintable():
             text = _printable(text)
         if text.count('="') > 1 or '=""' in text:
-            text = self._normal(text)
+            text = self._normal(series, text)
         family = self._owners.get(series) or self._untyped(series)
         family.samples.append((series, text, _number(number)))
 
@@ -171,27 +179,20 @@ class _ParsedPage:
         msg = "malformed sample"
         raise ValueError(msg)
 
-    def _normal(self, text: str) -> str:
-        """Return the labels in *text* without empty ones, in their first order."""
+    def _normal(self, series: str, text: str) -> str:
+        """Return the labels in *text*, of *series*, without empty ones."""
         found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
-        names = tuple([name for name, _ in found])
-        if '=""' in text:
-            # Before that, because a duplicate label is invalid.
-            self._order(names)
-            names = tuple([name for name, value in found if value])
-        order = self._orders.get(names) or self._order(names)
-        if order == names and '=""' not in text:
-            return text
-        values = dict(found)
-        return ",".join([f'{name}="{values[name]}"' for name in order])
-
-    def _order(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(names)) < len(names):
+        names = [name for name, value in found if value]
+        if len(dict(found)) < len(found):
             msg = "a label appears twice"
             raise ValueError(msg)
-        order = self._orders.setdefault(tuple(sorted(names)), names)
-        self._orders[names] = order
-        return order
+        # A series must have one name.
+        if self._orders.setdefault((series, frozenset(names)), names) != names:
+            msg = "its labels have another order than before"
+            raise ValueError(msg)
+        if len(names) == len(found):
+            return text
+        return ",".join([f'{name}="{value}"' for name, value in found if value])
 
     def _untyped(self, series: str) -> ParsedFamily:
         if series in self._typed:
@@ -250,133 +251,80 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _shown_kind(metric: Metric) -> str:
-    return "gauge" if metric.kind == "info" else metric.kind
-
-
-def _without(name: str, text: str) -> str:
-    """Return *text* with the label *name* renamed, if it is there."""
-    if f'{name}="' not in text or name not in (found := labels(text)):
-        return text
-    renamed = f"exported_{name}"
-    while renamed in found:
-        renamed = f"exported_{renamed}"
-    names = [renamed if key == name else key for key in found]
-    return labels_text(names, found.values())
-
-
 def _printable(text: str) -> str:
-    """Return the labels in *text* with unprintable characters escaped."""
     found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
-    pairs = [(name, _ESCAPE.sub(_unescaped, value)) for name, value in found]
+    pairs = [(name, _ESCAPE.sub(unescaped, value)) for name, value in found]
     return labels_text([name for name, _ in pairs], [value for _, value in pairs])
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    return "\n" if match[1] == "n" else match[1]
-
-
 _TOTALS = ("_sum", "_count")
-_HIGHEST = 1e300
 
 
 def check_distribution(family: Family) -> None:
     """Check the distributions of *family*, or raise a `PageError`."""
-    label = "le" if family.metric.kind == "histogram" else "quantile"
+    metric = family.metric
+    label = "le" if metric.kind == "histogram" else "quantile"
     seen: set[str] = set()
-    # The same few for all of them.
-    bounds: dict[str, float] = {}
-    current: _Distribution | None = None
-    length = len(family.metric.name)
+    parts = (
+        (*_parts(series[len(metric.name) :], label), value)
+        for series, value in family.samples
+    )
     try:
-        for series, value in family.samples:
-            part, labels, text = _parts(series[length:], label)
-            bound = bounds.get(text)
-            if bound is None:
-                bound = bounds[text] = _bound(text, label)
-            if current is None or labels != current.labels:
-                if current is not None:
-                    current.check()
-                current = _begun(labels, label, seen)
-            current.add(part, bound, value)
-        if current is not None:
-            current.check()
+        for labels, samples in groupby(parts, itemgetter(0)):
+            problem = _problem([row[1:] for row in samples], label)
+            if labels in seen:
+                problem = "is not contiguous"
+            if problem:
+                raise ValueError(problem)  # noqa: TRY301 - as those of `_parts`
+            seen.add(labels)
     except ValueError as error:
-        msg = f"{family.metric.kind} {family.metric.name} {error}"
+        msg = f"{metric.kind} {metric.name} {error}"
         raise PageError(msg) from None
 
 
-class _Distribution:
-    """What belongs to one set of labels. Methods raise `ValueError` with the reason."""
-
-    def __init__(self, labels: str, label: str) -> None:
-        self.labels = labels
-        self._label = label
-        self._bound = -inf
-        self._below = 0.0
-        self._totals: dict[str, float] = {}
-
-    def add(self, part: str, bound: float, value: float) -> None:
+def _problem(samples: list[tuple[str, float, float]], label: str) -> str:
+    """Return what is wrong with the parts, bounds and values of a set of labels."""
+    buckets = [(bound, value) for part, bound, value in samples if part not in _TOTALS]
+    totals = {part: value for part, _, value in samples if part in _TOTALS}
+    bounds = [bound for bound, _ in buckets]
+    counts = [value for part, _, value in samples if part not in ("", "_sum")]
+    for part, _, value in samples:
         if not 0 <= value < inf and (part or value < 0):
-            msg = f"has {value} in {part or self._label}"
-            raise ValueError(msg)
-        if part in _TOTALS:
-            self._totals[part] = value
-            return
-        if bound <= self._bound:
-            msg = f"has {self._label} {bound:g} out of order"
-            raise ValueError(msg)
-        self._bound = bound
-        if part:
-            if value < self._below or value != int(value):
-                msg = (
-                    f"counts {value} in bucket {bound} after {self._below}; give whole "
-                    "numbers that never decrease"
-                )
-                raise ValueError(msg)
-            self._below = value
-
-    def check(self) -> None:
-        if len(self._totals) != len(_TOTALS):
-            msg = "must have exactly one _sum and one _count"
-            raise ValueError(msg)
-        count = self._totals["_count"]
-        if self._label == "le" and (self._bound != inf or count != self._below):
-            msg = "has no +Inf bucket equal to its count"
-            raise ValueError(msg)
-        if count != int(count):
-            msg = f"counts {count}"
-            raise ValueError(msg)
+            return f"has {value} in {part or label}"
+    if any(low >= high for low, high in pairwise(bounds)):
+        return f"has {label} out of order"
+    if len(totals) != len(_TOTALS):
+        return "must have exactly one _sum and one _count"
+    if label == "le" and buckets[-1:] != [(inf, totals["_count"])]:
+        return "has no +Inf bucket equal to its count"
+    if any(count != int(count) for count in counts) or counts != sorted(counts):
+        return f"counts {counts}; give whole numbers that never decrease"
+    return ""
 
 
-def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
-    if labels in seen:
-        msg = "is not contiguous"
-        raise ValueError(msg)
-    seen.add(labels)
-    return _Distribution(labels, label)
-
-
-def _parts(rest: str, label: str) -> tuple[str, str, str]:
-    """Return which part of a distribution a series is, its labels, and its bound."""
+def _parts(rest: str, label: str) -> tuple[str, str, float]:
+    """Return a series's labels, which part of a distribution it is, and its bound."""
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
-        return part, labels[:-1], "0"
+        return labels[:-1], part, 0.0
     # In a label value, the quotation mark would be escaped.
     others, found, bound = labels[:-2].rpartition(f'{label}="')
     if not found or others[-1:] not in ("", ",") or '"' in bound:
         msg = f"has no label {label} at the end"
         raise ValueError(msg)
-    return part, others[:-1], bound
+    return others[:-1], part, _bound(bound, label)
 
 
+@lru_cache(maxsize=256)
 def _bound(text: str, label: str) -> float:
     """Return the number *text*: spelled in one way, or two bounds may be the same."""
-    if text == "+Inf" and label == "le":
-        return inf
     number = float(text)
-    highest = 1.0 if label == "quantile" else _HIGHEST
-    if not 0 <= number <= highest or text not in (repr(number), f"{number:g}"):
+    highest = 1.0 if label == "quantile" else inf
+    if text == "+Inf":
+        spelled = label == "le"
+    else:
+        spelled = number < inf and text in (repr(number), f"{number:g}")
+    if not (spelled and 0 <= number <= highest):
         msg = f"has the bound {text[:40]}"
         raise ValueError(msg)
     return number

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, Sample
@@ -67,21 +68,17 @@ class PlausibilityFilter:
 
 def _is_sound(family: Family) -> bool:
     low, high = family.metric.range
-    try:
+    with suppress(Exception):  # what is no number compares as it likes
         # Not a number is in no range.
         return all(low <= value <= high for _, value in family.samples)
-    except Exception:  # noqa: BLE001 - what is no number compares as it likes
-        return False
+    return False
 
 
 def _plausible(metric: Metric, value: float) -> float | None:
-    """Return *value*, `None` where it cannot be."""
     low, high = metric.range
-    try:
+    with suppress(Exception):  # see above
         if low <= value <= high:
             return value
         if metric.unit == "ratio" and high < value <= high * _ROUNDING:
             return high
-    except Exception:  # noqa: BLE001, S110 - see above
-        pass
     return None

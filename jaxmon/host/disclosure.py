@@ -116,9 +116,6 @@ _LEAST = 6
 _BEGINNING = 32
 
 
-# --- kinds of input ------------------------------------------------------------------
-
-
 def command(words: Sequence[str]) -> str:
     """Return *words* as they may be shown; its result, split, shows no more."""
     return " ".join(_merged(shown for shown, _ in _command(words)))
@@ -229,9 +226,6 @@ def forms(content: str) -> str:
     return content
 
 
-# --- values that are hidden ----------------------------------------------------------
-
-
 def hidden(words: Sequence[str], *, announced: bool = False) -> Iterator[str]:
     """
     Yield what `command` hides of *words*, as far as it does not occur in ordinary text;
@@ -283,19 +277,12 @@ def _pieces(value: str, *, is_secret: bool) -> Iterator[str]:
     # Without what announces a secret, `text` would not see the next one.
     names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|basic|bearer|key|pin|header)s?"
     parts = [part for part in re.split(_PARTS, value) if not re.fullmatch(names, part)]
-    # Others are words.
-    parts = [
-        part
-        for part in parts
-        if is_secret or re.search(r"\d[a-zA-Z]|[a-z][A-Z\d]", part)
-    ]
+    if not is_secret:  # others are words
+        parts = [of for of in parts if re.search(r"\d[a-zA-Z]|[a-z][A-Z\d]", of)]
     for piece in {value, *parts, value[:_BEGINNING]}:
         if len(piece) >= _LEAST and not re.fullmatch(_PLAIN, piece):
             yield piece
             yield json.dumps(piece)[1:-1]
-
-
-# --- command lines -------------------------------------------------------------------
 
 
 def _multiprocessing_name() -> str | None:
@@ -398,9 +385,6 @@ def _flag(word: str) -> str:
     return word if plain else match[0] + HIDDEN
 
 
-# --- texts ---------------------------------------------------------------------------
-
-
 def _unannounced(message: str, *, quoting: bool = True) -> str:
     """Return *message* without secrets, whatever is known; it may be *quoting* some."""
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
@@ -419,7 +403,6 @@ def _unless_random(match: re.Match[str]) -> str:
 
 
 def _urls(content: str) -> str:
-    """Return *content* with its URLs as `_address` shows them."""
     first, *others = content.split("://")
     shown = [first]
     # By what precedes it, as a search for a scheme would take longer.
@@ -435,10 +418,8 @@ def _urls(content: str) -> str:
 
 def _address(rest: str) -> str:
     """Return what follows the scheme of a URL as it may be shown."""
-    cut = re.search(r"[?#]", rest)
-    place, tail = (
-        (rest, "") if cut is None else (rest[: cut.start()], rest[cut.start() :])
-    )
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    tail = rest[len(place) :]
     authority, slash, path = place.partition("/")
     user, at, host = authority.rpartition("@")
     # A password may contain any of these.

@@ -21,6 +21,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from jaxmon import interrupts
@@ -38,8 +39,6 @@ _SHARED = stat.S_ISGID | stat.S_IRWXG
 _MAX_SOCKET_PATH = 106
 # What file systems say that have none, as some network file systems.
 _NO_SOCKETS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-# How often a directory is recreated that is removed between creation and use.
-_ATTEMPTS = 10
 
 
 class RunDirError(JaxmonError):
@@ -66,14 +65,12 @@ def sockets(directory: Path) -> dict[str, Path]:
     Return the agent sockets in *directory* by worker, also of killed processes. Raises
     `OSError`: the directory exists and cannot be read.
     """
-    found: dict[int, Path] = {}
     try:
         names = os.listdir(directory)  # noqa: PTH208 - names only, no stat
     except FileNotFoundError:
         return {}
-    for name in names:
-        if match := re.fullmatch(_SOCKET_NAME, name):
-            found[int(match[1])] = directory / name
+    matches = filter(None, (re.fullmatch(_SOCKET_NAME, name) for name in names))
+    found = {int(match[1]): directory / match[0] for match in matches}
     return {str(slot): found[slot] for slot in sorted(found)}
 
 
@@ -91,18 +88,12 @@ def listening(uid: int, *, table: Path = Path("/proc/net/unix")) -> dict[Path, i
             rf"(?m) 00010000 .* (/.*)/\.?{_SOCKET_NAME}$", text
         ):
             found.setdefault(Path(path), set()).add(slot)
-    return {
-        directory: len(slots)
-        for directory, slots in sorted(found.items())
-        if _owner(directory) == uid
-    }
-
-
-def _owner(path: Path) -> int | None:
-    try:
-        return path.stat().st_uid
-    except OSError:  # removed, or of another container
-        return None
+    listened = {}
+    for directory, slots in sorted(found.items()):
+        with contextlib.suppress(OSError):  # removed, or of another container
+            if directory.stat().st_uid == uid:
+                listened[directory] = len(slots)
+    return listened
 
 
 def of_others(uid: int) -> dict[Path, int | None]:
@@ -111,10 +102,8 @@ def of_others(uid: int) -> dict[Path, int | None]:
     and how many sockets are there, `None` if that cannot be seen. Links are skipped.
     """
     found: dict[Path, int | None] = {}
-    for directory in (
-        *_temporary().glob("jaxmon-[0-9]*"),
-        *Path("/run/user").glob("*/jaxmon"),
-    ):
+    theirs = _temporary().glob("jaxmon-[0-9]*"), Path("/run/user").glob("*/jaxmon")
+    for directory in chain(*theirs):
         with contextlib.suppress(OSError):
             status = directory.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid != uid:
@@ -177,7 +166,10 @@ class Slot:
     def keep(self) -> bool:
         """Reacquire a lost lock, unless another did; return whether we have it."""
         try:
-            return self._lock.in_place() or self._take_back()
+            if self._lock.in_place():
+                return True
+            self._lock.abandon()
+            return self._lock.take()
         except OSError as error:
             interrupts.pass_on(error)
             return False
@@ -195,23 +187,14 @@ class Slot:
         Unlink socket and lock and release the slot; idempotent. Call it while the
         socket still listens: others then know that it is owned, and find no dead one.
         """
-        if not self._lock.held:
-            return
-        try:
-            if self.keep() and self._has_socket():
-                self.socket.unlink()
-        except OSError as error:
-            interrupts.pass_on(error)
-        self._lock.release()
+        if self._lock.held:
+            self.keep()
+            self.withdraw()
+            self._lock.release()
 
     def abandon(self) -> None:
         """Drop a parent's lock, in a forked child, without touching any file."""
         self._lock.abandon()
-
-    def _take_back(self) -> bool:
-        """Reacquire the lock: who holds the current file owns the slot."""
-        self._lock.abandon()
-        return self._lock.take()
 
     def _has_socket(self) -> bool:
         # Its inode is not reused while the socket is open.
@@ -226,17 +209,15 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
-    for _ in range(_ATTEMPTS):
-        mode = prepare(directory)
-        try:
-            return _lowest(directory, mode, first)
-        except FileNotFoundError:  # removed meanwhile
-            continue
-    msg = (
-        f"run directory {directory} keeps being removed; set JAXMON_RUN_DIR to "
-        "another directory"
-    )
-    raise RunDirError(msg)
+    mode = prepare(directory)
+    try:
+        return _lowest(directory, mode, first)
+    except FileNotFoundError as error:
+        msg = (
+            f"run directory {directory} was removed meanwhile; set JAXMON_RUN_DIR "
+            "to another directory"
+        )
+        raise RunDirError(msg) from error
 
 
 def no_socket(path: Path, error: OSError) -> RunDirError:
@@ -258,7 +239,6 @@ def is_link(path: Path) -> bool:
 
 
 def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
-    """Return the first free slot. Raises `FileNotFoundError`, or `RunDirError`."""
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
         slot = Slot(number, path, mode)
@@ -322,37 +302,27 @@ def prepare(directory: Path) -> int:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not followed when it is a link: under a shared temporary directory another
         # user may have created it.
-        status = directory.lstat()
-        mode = _file_mode(directory)
+        status, mode = directory.lstat(), directory.stat().st_mode
     except OSError as error:
         msg = (
             f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
             "writable directory"
         )
         raise RunDirError(msg) from error
-    shared = directory.parent == _temporary()
-    if shared and stat.S_ISLNK(status.st_mode):
-        msg = (
-            f"run directory {directory} is a symbolic link, which anyone could "
-            "have created; set JAXMON_RUN_DIR to a directory that you own"
-        )
-        raise RunDirError(msg)
-    if shared and status.st_uid != os.getuid():
-        msg = (
-            f"run directory {directory} belongs to uid {status.st_uid}, not to "
-            f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"
-        )
-        raise RunDirError(msg)
-    return mode
-
-
-def _file_mode(directory: Path) -> int:
-    """
-    Return the permissions of files: for the group, too, of a directory that is
-    set-group-ID and open to it. Raises `OSError`.
-    """
-    shared = directory.stat().st_mode & _SHARED == _SHARED
-    return 0o660 if shared else 0o600
+    if directory.parent == _temporary():
+        problem = ""
+        if stat.S_ISLNK(status.st_mode):
+            problem = "is a symbolic link, which anyone could have created"
+        elif status.st_uid != os.getuid():
+            problem = f"belongs to uid {status.st_uid}, not to {os.getuid()}"
+        if problem:
+            msg = (
+                f"run directory {directory} {problem}; set JAXMON_RUN_DIR to a "
+                "directory of your own"
+            )
+            raise RunDirError(msg)
+    # For the group, too, if the directory is set-group-ID and open to it.
+    return 0o660 if mode & _SHARED == _SHARED else 0o600
 
 
 def _temporary() -> Path:

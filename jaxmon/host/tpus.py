@@ -6,7 +6,8 @@ calling a driver or opening a chip.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -98,14 +99,11 @@ def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:
         except OSError:  # ended meanwhile, or another user's
             continue
         for file in files:
-            try:
-                target = str(file.readlink())
-            except OSError:
-                continue
-            if target in nodes and process.name.isdecimal():
-                pid = int(process.name)
-                # Of a family of processes that share it: the first.
-                found[target] = min(found.get(target, pid), pid)
+            with suppress(OSError):
+                if (target := str(file.readlink())) in nodes:
+                    pid = int(process.name)
+                    # Of a family of processes that share it: the first.
+                    found[target] = min(found.get(target, pid), pid)
     return found
 
 
@@ -123,30 +121,19 @@ def _model(device: Path) -> Model | None:
 
 
 def _node(device: Path, *, vfio: bool) -> str:
-    """Return what the kernel made of *device* for programs to open."""
-    for node in _names(device / "accel"):
-        if re.fullmatch(r"accel\d+", node):
-            return f"/dev/{node}"
-    if not vfio:
-        return ""
-    try:
-        group = (device / "iommu_group").readlink().name
-    except OSError:
-        return ""
-    return f"/dev/vfio/{group}" if group.isdecimal() else ""
+    for node in sorted((device / "accel").glob("accel*")):
+        if re.fullmatch(r"accel\d+", node.name):
+            return f"/dev/{node.name}"
+    with suppress(OSError):
+        group = (device / "iommu_group").readlink().name if vfio else ""
+        return f"/dev/vfio/{group}" if group.isdecimal() else ""
+    return ""
 
 
 def _accel(root: Path, index: int) -> str:
     """Return the node of a chip that reports none, in the order of addresses."""
     node = f"/dev/accel{index}"
     return node if (root / node.lstrip("/")).exists() else ""
-
-
-def _names(directory: Path) -> Iterator[str]:
-    try:
-        yield from sorted(path.name for path in directory.iterdir())
-    except OSError:
-        return
 
 
 def _number(node: str) -> int:

@@ -56,10 +56,9 @@ class Site:
         )
         self.port = self.server.listen_tcp("127.0.0.1", 0)
 
-    def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        """Return a connection from the address *source* that has sent nothing."""
-        address = ("127.0.0.1", self.port)
-        return socket.create_connection(address, 20, source_address=(source, 0))
+    def connect(self) -> socket.socket:
+        """Return a connection that has sent nothing."""
+        return socket.create_connection(("127.0.0.1", self.port), 20)
 
     def get(
         self, path: str, method: str = "GET", *, timeout: float = 60, **headers: str

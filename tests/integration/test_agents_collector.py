@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.catalog import JIT_CALLS, PROCESS_OPEN_FDS, SCRAPE_SECONDS
-from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, Histogram, gauge
+from jaxmon.catalog import JIT_CALLS, SCRAPE_SECONDS
+from jaxmon.exposition.families import Histogram, gauge
 from jaxmon.host.http.server import metrics_handler
 from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon_exporter.collectors.agents import Agents
@@ -43,21 +42,6 @@ def test_page_of_a_real_agent_survives_the_way(run_dir: Path, serve: Serve) -> N
             name, _, labels = series.partition("{")
             text = f'worker="0",{labels}' if labels else 'worker="0"}'
             assert page[f"{name}{{{text}"] == value
-
-
-def test_own_and_relayed_series_form_one_block(run_dir: Path, serve: Serve) -> None:
-    """The sidecar's own process figures and the agents' share one TYPE line."""
-    serve(0, b"# TYPE process_open_fds gauge\nprocess_open_fds 5\n")
-    serve(1, b"# TYPE process_open_fds gauge\nprocess_open_fds 6\n")
-    own = Family(PROCESS_OPEN_FDS, [("process_open_fds", 4)])
-    text = encode([*Agents(run_dir).collect(), own]).decode()
-    block = text[text.index("# HELP process_open_fds") :].splitlines()[:5]
-    assert text.count("# TYPE process_open_fds") == 1
-    assert block[2:] == [
-        'process_open_fds{worker="0"} 5',
-        'process_open_fds{worker="1"} 6',
-        "process_open_fds 4",
-    ]
 
 
 def test_missing_run_directory_is_said(
@@ -139,22 +123,6 @@ def test_agent_that_ends_while_it_is_asked_is_gone(
     assert (up(page), failures(page), caplog.records) == ({}, {}, [])
 
 
-def test_agent_that_is_replaced_while_it_is_asked_is_gone(run_dir, serve, raw):
-    """The next one in its slot is another agent, and is asked in the next round."""
-
-    def hand_over(client: socket.socket) -> None:
-        client.recv(4096)
-        (run_dir / "agent-0.sock").unlink()
-        serve(0, GOOD)
-
-    raw(0, hand_over)
-    agents = Agents(run_dir)
-    first, second = page_of(agents), page_of(agents)
-
-    assert (up(first), failures(first)) == ({}, {})
-    assert up(second) == {"0": 1}
-
-
 def test_agent_that_is_killed_while_it_is_asked_is_gone(run_dir: Path) -> None:
     """Nothing is listening on its socket any more: up is 0, and nothing is broken."""
     listener = socket.socket(socket.AF_UNIX)
@@ -183,13 +151,6 @@ def test_agent_that_left_is_forgotten(run_dir: Path, serve: Serve) -> None:
     assert up(page_of(agents)) == {"0": 1, "1": 1}
     (run_dir / "agent-1.sock").unlink()
     assert up(page_of(agents)) == {"0": 1}
-
-
-def test_forged_worker_label_is_kept_apart(run_dir: Path, serve: Serve) -> None:
-    """An agent that claims to be another worker does not mix with it."""
-    serve(0, b'# TYPE jaxmon_new gauge\njaxmon_new{worker="1"} 5\n')
-    page = page_of(Agents(run_dir))
-    assert page['jaxmon_new{worker="0",exported_worker="1"}'] == 5
 
 
 def test_many_agents_are_read_at_once(run_dir: Path, raw: Raw) -> None:

@@ -112,16 +112,6 @@ def test_the_rank_is_named(job: Job, tmp_path: Path, run_dir: Path) -> None:
     ) in texts[2]
 
 
-def test_a_window_is_not_short(job: Job, tmp_path: Path, run_dir: Path) -> None:
-    """It has ten seconds, however often files are read."""
-    texts = []
-    with judging(tmp_path, run_dir) as said:
-        for _ in range(6):
-            job.step(200)
-            texts.append(said(5.0))
-    assert [LAST in text for text in texts] == [*[False] * 5, True]
-
-
 def test_who_sends_is_not_last(job: Job, tmp_path: Path, run_dir: Path) -> None:
     """In a broadcast the root has the shortest kernels, and others wait for nothing."""
     text = ""

@@ -181,30 +181,3 @@ def test_dcgm_alone_serves_its_names_again(sidecar, dcgm):
     assert found["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == 987654321
     assert found["DCGM_FI_DEV_GPU_UTIL"] == 87
     assert found["DCGM_FI_PROF_PCIE_RX_BYTES"] == 2097152
-
-
-def test_dcgm_that_dies_takes_only_its_figures(sidecar, dcgm):
-    """Failures are counted by reason, their series end, and NVML's continue."""
-    running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
-    sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(0)}"}}'
-    running.until(sm)
-    dcgm.body = ""
-    reason = 'jaxmon_collector_errors_total{collector="dcgm",reason="empty"}'
-    samples = running.until(reason)
-    assert sm not in samples
-    assert samples['jaxmon_collector_success{collector="dcgm"}'] == 0
-    assert f'jaxmon_accelerator_power_watts{{uuid="{UUID.format(0)}"}}' in samples
-
-
-def test_address_that_is_none_is_refused_at_the_start() -> None:
-    """A mistake in --dcgm ends the command with what is allowed, without a password."""
-    done = subprocess.run(
-        [JAXMON, "exporter", "--dcgm", "ftp://me:secret@host"],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "is not a URL; give http(s)://HOST/PATH" in done.stderr
-    assert "secret" not in done.stderr

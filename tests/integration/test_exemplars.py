@@ -35,7 +35,7 @@ def test_the_sidecar_has_the_exemplars_of_its_agents(run_dir, prometheus):
         with exporters(run_dir) as start:
             exporter = start("--agents-interval", "0.2")
             exporter.until_ready()
-            page = exporter.get(accept=OPENMETRICS.content_type)
+            page = exporter.get(accept=OPENMETRICS.value)
             found = {
                 sample.exemplar.labels["trace_id"]: (sample.labels, sample.exemplar)
                 for family in text_string_to_metric_families(page)

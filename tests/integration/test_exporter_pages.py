@@ -3,10 +3,8 @@
 import gzip
 import re
 from collections.abc import Callable
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxmon.catalog import BY_NAME, METRICS
@@ -129,13 +127,6 @@ def test_accelerators_have_a_price(exporter, tmp_path):
     assert [page[name] for name in page if name.startswith(cost)] == [2.5] * 8
 
 
-def test_scrapes_are_measured(exporter: Callable[..., Exporter]) -> None:
-    """Each scrape counts in the histogram that the next one shows."""
-    running = exporter("--disable", "nvml")
-    before = values(running.get())["jaxmon_scrape_seconds_count"]
-    assert values(running.get())["jaxmon_scrape_seconds_count"] == before + 1
-
-
 def test_landing_page_allows_only_itself(exporter: Callable[..., Exporter]) -> None:
     """The page is one self-contained document with a policy that nothing widens."""
     running = exporter()
@@ -152,12 +143,3 @@ def test_landing_page_allows_only_itself(exporter: Callable[..., Exporter]) -> N
         zipped = response.read()
     assert gzip.decompress(zipped).decode() == html
     assert len(zipped) < 40_000
-
-
-def test_unknown_page_is_not_found(exporter: Callable[..., Exporter]) -> None:
-    """Other paths are 404, with the pages that there are."""
-    with pytest.raises(HTTPError) as caught:
-        exporter().get("/nothing")
-    with caught.value as error:
-        assert error.code == 404
-        assert b"/api/summary" in error.read()

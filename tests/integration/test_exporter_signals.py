@@ -1,18 +1,14 @@
 """``jaxmon exporter`` as a process: how signals end it, and which do not."""
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import clean_environ, run_python, until
-from tests.helpers.sidecars import STOP_SECONDS, Exporter
+from tests.helpers.processes import run_python, until
+from tests.helpers.sidecars import Exporter
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -22,90 +18,6 @@ def test_signal_ends_it_with_code_zero(exporter, number):
     running.until_ready()
     assert running.stop(number) == 0
     assert not any("Traceback" in line for line in running.log)
-
-
-LOADING = """
-import os, sys
-from pathlib import Path
-import jaxmon_exporter.{module} as module
-
-def never(*_):
-    os.write(1, b"loading\\n")
-    try:
-        os.read(end, 1)
-    except Exception:
-        pass
-
-end, other = os.pipe()
-module.{name} = never
-from jaxmon.cli.main import main
-main(["exporter", "--port", "0", "{option}", sys.argv[1]])
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(
-    ("module", "name", "option"),
-    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
-)
-def test_a_signal_ends_it_while_files_are_loaded(  # noqa: PLR0917 - fixtures and a case
-    run_dir, tmp_path, module, name, option, number
-):
-    """The first is enough, however long the file system takes: exit code 0."""
-    path = tmp_path / "config.yaml"
-    path.write_text("{}")
-    source = LOADING.format(module=module, name=name, option=option)
-    with subprocess.Popen(
-        [sys.executable, "-c", source, str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=clean_environ(run_dir),
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "loading\n"
-            process.send_signal(number)
-            _, told = process.communicate(timeout=STOP_SECONDS)
-        finally:
-            process.kill()
-    assert process.returncode == 0
-    assert told == ""
-
-
-ELSEWHERE = """
-import signal, threading
-from jaxmon.cli.exporter import Signals
-
-signals = Signals()
-signals.loaded()
-threading.Thread(target=threading.Event().wait, daemon=True).start()
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
-print("waiting", flush=True)
-print(repr(signals.wait(lambda: print("reloaded", flush=True))))
-"""
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_a_signal_that_does_not_interrupt_the_wait_ends_it(name: str) -> None:
-    """As one that comes just before it blocks; here another thread receives it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", ELSEWHERE.format(name=name)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=clean_environ(),
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "waiting\n"
-            process.send_signal(signal.Signals[name])
-            if name == "SIGHUP":
-                assert process.stdout.readline() == "reloaded\n"
-                process.terminate()
-            told, _ = process.communicate(timeout=STOP_SECONDS)
-        finally:
-            process.kill()
-    assert (process.returncode, told) == (0, "''\n")
 
 
 INTERRUPTED = """
@@ -144,25 +56,6 @@ def test_ctrl_c_ends_it_without_a_word_at_any_time(run_dir, name, code, own_name
     result = run_python("-c", source, run_dir=run_dir)
 
     assert (result.code, result.out, result.err) == (code, "", "")
-
-
-def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
-    """A pipe, a device or a file that is too long is an error, and not waited for."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "long").write_bytes(b"# long\n" * 1_500_000)
-    for option in ("--web-config", "--prices"):
-        for path, said in (
-            (tmp_path / "pipe", "is a pipe, not a regular file"),
-            (Path("/dev/zero"), "is a device, not a regular file"),
-            (tmp_path / "long", "too large (limit 1 MiB)"),
-        ):
-            result = run_python(
-                *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),
-                run_dir=run_dir,
-            )
-            assert result.code == 1
-            assert said in result.err
-            assert "Traceback" not in result.err
 
 
 def test_sighup_reads_the_web_configuration_again(exporter, tmp_path):

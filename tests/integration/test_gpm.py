@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml.gpus import UUID, Gpus, failures, fake_gpus
+from tests.fakes.nvml.gpus import Gpus, failures, fake_gpus
 from tests.fakes.nvml.gpus import of as all_of
 
 
@@ -97,22 +97,6 @@ def test_rates_stand_back_where_the_driver_counts(gpm: Callable[..., Gpus]) -> N
     assert rates(fleet.poll()["page"], 0) == {}
 
 
-def test_rates_are_told_where_nothing_counts(gpm: Callable[..., Gpus]) -> None:
-    """A driver without fields has no byte counters: the rates are all there is."""
-    fleet = gpm(1, "call nvmlDeviceGetFieldValues 3")
-    fleet.poll()
-    assert len(rates(fleet.poll()["page"], 0)) == 4
-
-
-def test_counter_without_a_figure_counts_nothing(gpm: Callable[..., Gpus]) -> None:
-    """A driver that answers for a counter and has no figure leaves the rate to us."""
-    fleet = gpm(1, "field 0 197 -1")
-    fleet.poll()
-    assert rates(fleet.poll()["page"], 0) == {
-        "jaxmon_gpu_pcie_transmit_bytes_per_second": 20.5 * MIB
-    }
-
-
 def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
     """Each poll compares with the sample before, and samples are freed."""
     fleet = gpm(2)
@@ -124,36 +108,6 @@ def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
         assert of(page, 0)["jaxmon_gpu_tensor_active_ratio"] == 0.055
     taken, freed = fleet.calls("nvmlGpmSampleAlloc"), fleet.calls("nvmlGpmSampleFree")
     assert (taken, freed) == (202, 200)
-
-
-def test_a_share_that_cannot_be_is_left_out(gpm: Callable[..., Gpus]) -> None:
-    """Far more than all of the time is no share; a little more is all of it."""
-    fleet = gpm(1)
-    fleet.poll()
-    name = "jaxmon_gpu_tensor_active_ratio"
-    shown = {}
-    for percent in ("100.4", "102", "-1", "4294967295", "99.5"):
-        fleet.order(f"gpmvalue 0 5 {percent}")
-        shown[percent] = of(fleet.poll()["page"], 0).get(name)
-
-    assert shown == {
-        "100.4": 1,
-        "102": None,
-        "-1": None,
-        "4294967295": None,
-        "99.5": 0.995,
-    }
-
-
-def test_looking_does_not_shorten_the_window(gpm: Callable[..., Gpus]) -> None:
-    """Scrapes between two polls take no sample."""
-    fleet = gpm(1)
-    fleet.poll()
-    fleet.poll()
-    before = fleet.calls("nvmlGpmSampleGet", 0)
-    for _ in range(5):
-        assert of(fleet.tell("look")["page"], 0) == ratios(0)
-    assert fleet.calls("nvmlGpmSampleGet", 0) == before
 
 
 @pytest.mark.parametrize("order", ["gpmcode 0 5 3", "gpmvalue 0 5 nan"])
@@ -259,32 +213,6 @@ def test_driver_that_goes_away_comes_back(gpm, code, reason):
     assert of(fleet.poll()["page"], 0) == ratios(0)
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(9, "driver_not_loaded"), (999, "init_failed")]
-)
-def test_driver_that_does_not_start_is_a_reason(gpm, code, reason):
-    """A failing nvmlInit is no crash, says why, and is tried again at each poll."""
-    fleet = gpm(1, f"init {code}")
-    state = fleet.poll()
-    assert (state["success"], state["reason"]) == (False, reason)
-    fleet.order()
-    assert fleet.poll()["success"]
-
-
-def test_no_devices_is_a_reason(gpm: Callable[..., Gpus]) -> None:
-    """A driver without a GPU is a normal state with a name."""
-    state = gpm(0).poll()
-    assert (state["success"], state["reason"]) == (False, "no_devices")
-
-
-def test_uuid_is_that_of_the_nvml_collector(gpm: Callable[..., Gpus]) -> None:
-    """Series join with all others of the device by the UUID alone."""
-    fleet = gpm(1)
-    fleet.poll()
-    name = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(0)}"}}'
-    assert fleet.poll()["page"][name] == 0.025
-
-
 def test_instances_of_a_divided_gpu_are_sampled_by_themselves(gpm_with_rates):
     """A MIG device has the figures of its instance, in no rate that could be added."""
     fleet = gpm_with_rates(2, profile="a100")
@@ -296,16 +224,6 @@ def test_instances_of_a_divided_gpu_are_sampled_by_themselves(gpm_with_rates):
     assert page[f'{TENSOR}{{uuid="{uuid}"}}'] == 0.865
     assert of(page, 1) == ratios(1)
     assert fleet.calls("nvmlGpmMigSampleGet", 1) == 6
-
-
-def test_device_without_permission_for_instances_keeps_its_own(gpm):
-    """What is refused of an instance is not refused of the whole."""
-    fleet = gpm(1, "call nvmlGpmMigSampleGet 4", profile="a100")
-    fleet.poll()
-    page = fleet.poll()["page"]
-    assert of(page, 0) == ratios(0)
-    assert failures(page) == {"device_no_permission": 3}
-    assert not [name for name in page if "MIG-" in name]
 
 
 def test_whole_gpu_is_sampled_again_after_a_division(gpm: Callable[..., Gpus]) -> None:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from jaxmon.cli.main import main
 from jaxmon.facts.record import encoded
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.server import Request, Response
@@ -24,13 +22,12 @@ from jaxmon_exporter.judge import judge
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Raw
-from tests.helpers.findings import HEALTHY, recompiling
+from tests.helpers.findings import recompiling
 from tests.helpers.processes import ROOT, http_get, until
 from tests.helpers.sidecars import LONG, SHORT, Exporter, Host, exporters
 
 
 FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
-EAGER = {"eager": 80.0, "python": 15.0, "device": 5.0}
 STORM = "__main__.forward was recompiled 6 times because an argument's shape changed."
 # Two faults, or none; what explain and the sidecar say of it while it stands still.
 # The ledger would differ between the three, so no time is spent but on faults.
@@ -125,46 +122,6 @@ def test_explain_sidecar_and_exit_report_say_the_same(
     assert summary["findings"]["trouble"] == ""
 
 
-def test_a_quiet_program_is_quiet_everywhere(
-    preloaded_script: Callable[..., Any],
-) -> None:
-    """Where explain has seen too little to fix, the sidecar says so in its words."""
-    done = preloaded_script(PROGRAM.format(root=str(ROOT), faulty=False)).ok()
-    explained, summary = json.loads(done.out.splitlines()[-1])
-    (agent,) = summary["agents"]
-
-    assert without_ages(agent["findings"]) == without_ages(explained)
-    assert all(one["urgency"] == "note" for one in explained)
-    assert {one["topic"] for one in explained} >= {"short"}
-    assert agent["verdict"] == ""
-    assert "Too short to judge where the time goes" in done.err
-    assert "Nothing to fix" not in done.err
-
-
-def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
-    """For the same responses the findings are equal, in order."""
-    slow = {state: {"seconds": part * 6.0} for state, part in EAGER.items()}
-    place = {"state": "eager", "place": "train.py:7", "seconds": 480.0}
-    period = {"seconds": 600.0, "looks": 6_000, "states": slow, "places": [place]}
-    failing = recompiling(errors={"trace_error": 3})
-    error = {"kind": "error", "function": "train.step", "message": "it <b>failed</b>"}
-    host.agent(0, {**HEALTHY, "time": {"since_start": period}})
-    host.agent(1, failing, {"events": [{"number": 1, "time": 999.0, **error}]})
-    host.agent(2, compiled_at(1000.0))
-    host.agent(3, compiled_at(1001.0))
-    host.agent(4, {"schema": 0, "functions": {"f": 3}, "cache": {"enabled": False}})
-    found = host.judge().processes
-    environ = {"JAXMON_RUN_DIR": str(host.run_dir)}
-    for worker in found:
-        arguments = ["explain", worker, "--json"]
-        said = CliRunner().invoke(main, arguments, env=environ).stdout
-        assert json.loads(said)["findings"] == encoded(found[worker].findings)
-
-    assert [topics(found[worker])[0] for worker in "01"] == ["eager", "error"]
-    assert all("compiled_together" in topics(found[worker]) for worker in "23")
-    assert topics(found["4"]) == []
-
-
 def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None:
     """Processes that compile together are listed; each has the finding as well."""
     for slot, finished in enumerate((1000.0, 1010.0, 5000.0)):
@@ -220,33 +177,6 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
     for n in "07":
         assert "recompile" in topics(found.processes[n])
         assert (found.processes[n].pid, troubles[n]) == (7, "")
-
-
-def test_numbers_and_sizes_beyond_reason_are_contained(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither infinite sums nor megabytes of findings reach the page or cost others."""
-    many = {
-        f"f{n}": next(iter(recompiling()["functions"].values())) for n in range(900)
-    }
-    endless = {"backend_compile": {"seconds": 1e308}, "trace": {"seconds": 1e308}}
-    host.agent(0, recompiling(phases=endless))
-    host.agent(1, {**recompiling(), "functions": many})
-    host.agent(2, recompiling())
-    host.agent(3, b" " * 100_000 + json.dumps(recompiling()).encode())
-    monkeypatch.setattr(judging, "_MAX_FINDINGS", 20_000)
-    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000 + len(json.dumps(many)))
-    found = host.judge()
-
-    for of in found.processes.values():
-        json.dumps([vars(one) for one in of.findings or ()], allow_nan=False)
-    assert found.processes["0"].notes == (
-        "The process reports implausible values, which are dropped: seconds.",
-    )
-    assert found.processes["1"].trouble.endswith("take more than 20000 bytes")
-    assert "recompile" in topics(found.processes["2"])
-    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000)
-    assert "is larger than 90000 bytes" in host.judge().processes["3"].trouble
 
 
 def test_hostile_text_is_one_harmless_line(host: Host) -> None:
@@ -368,11 +298,3 @@ def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = judge(tmp_path / "file", Limits(), timeout=LONG)
     assert found.trouble == f"unknown: run directory {tmp_path}/file: Not a directory"
-
-
-def test_healthy_reports_have_nothing_to_fix(host: Host) -> None:
-    """A process that does well has no finding on this page either."""
-    host.agent(0, HEALTHY)
-    found = host.judge().processes["0"]
-    assert found.verdict == "Nothing to fix stands out."
-    assert found.findings == ()

@@ -8,10 +8,8 @@ import pytest
 
 from tests.fakes.nccl.inspector import Rank
 from tests.job.inspected import (
-    HOST,
     Inspected,
     Write,
-    agent_in,
     counted,
     expected,
     some,
@@ -54,29 +52,6 @@ def test_rotation_by_renaming(files: Path, write: Write, run_dir: Path) -> None:
     assert counted(inspected.poll()) == pytest.approx(expected([writer]))
 
 
-def test_rotation_while_it_is_read(files, write, run_dir, monkeypatch):
-    """A file that has another's name by now is not read in its place."""
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writer = write(7)
-    some(writer, Rank())
-    inspected.poll()
-    some(writer, Rank())
-    real = os.open
-
-    def rotated(path: str, flags: int) -> int:
-        monkeypatch.undo()
-        writer.path.rename(f"{writer.path}.1")
-        shutil.copy(f"{writer.path}.1", writer.path)
-        os.truncate(writer.path, 50)
-        return real(path, flags)
-
-    monkeypatch.setattr(os, "open", rotated)
-    inspected.poll()
-    writer.path.unlink()
-    assert counted(inspected.poll()) == pytest.approx(expected([writer]))
-
-
 @pytest.mark.parametrize("number", [3, 300], ids=["shorter", "longer"])
 def test_another_process_with_the_number(number, files, write, run_dir):
     """It truncates the file of the one before; all that it writes is new."""
@@ -91,23 +66,6 @@ def test_another_process_with_the_number(number, files, write, run_dir):
     page = inspected.poll()
     assert counted(page) == pytest.approx(expected([first, second]))
     assert page["bad_record"] == 0
-
-
-def test_another_file_in_the_place_of_one(files, write, run_dir, serve):
-    """File systems give the number of a removed file to the next one."""
-    for slot, pid in enumerate((7, 8)):
-        serve(slot, agent_in(pid), target="/debug/rank")
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    first = write(7)
-    some(first, Rank())
-    inspected.poll()
-    first.path.rename(files / f"{HOST}-pid8.log")
-    second = write(8)
-    second.later(1_000_000)
-    some(second, Rank(), 9)
-    wanted = expected([first], "0") | expected([second], "1")
-    assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
 def test_files_come_and_go(files: Path, write: Write, run_dir: Path) -> None:
@@ -131,22 +89,3 @@ def test_files_come_and_go(files: Path, write: Write, run_dir: Path) -> None:
     # An hour later its worker is forgotten.
     inspected.now += 3601
     assert inspected.reason() == "no_job"
-
-
-def test_a_directory_that_comes_back(files: Path, write: Write, run_dir: Path) -> None:
-    """As one of a network does: what its files had was read before."""
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writer = write(7)
-    some(writer, Rank())
-    inspected.poll()
-    for made in (False, True):
-        files.rename(files.with_name("away"))
-        if made:
-            files.mkdir()
-        assert counted(inspected.poll()) == pytest.approx(expected([writer]))
-        if made:
-            files.rmdir()
-        files.with_name("away").rename(files)
-        some(writer, Rank())
-        assert counted(inspected.poll()) == pytest.approx(expected([writer]))

@@ -16,7 +16,6 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
 from jaxmon.facts.host import host
-from jaxmon.host.formats import json_text
 from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import HostSources, throttled
@@ -141,19 +140,6 @@ def test_a_rank_that_was_read_remains_known_as_such(run_dir, stack):
         [found] = read(ranks)["ranks"]
         assert (found["index"], found["ended"]) == (0, "crashed")
         assert found["words"]["kind"] == "exception"
-
-
-def test_a_rank_that_is_nested_deeply_hides_no_other(run_dir, stack):
-    """It could be read alone, but not within the document of all."""
-    deep: Any = []
-    for _ in range(json_text.MAX_DEPTH - 2):
-        deep = [deep]
-    ranks = ranks_of(run_dir, stack)
-    agent(stack, run_dir, 0, {**report(0), "places": deep})
-    agent(stack, run_dir, 1, report(1))
-    text = json.dumps(read(ranks))
-    [found] = host("h", json_text.parse(text)).ranks
-    assert found.index == 1
 
 
 def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) -> None:

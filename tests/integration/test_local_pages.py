@@ -122,11 +122,6 @@ def test_future_answers_when_it_is_done(site: Site) -> None:
     assert site.errors == []
 
 
-def test_future_may_be_done_already(site: Site) -> None:
-    """A handler that knows at once may still return a future."""
-    assert site.get("/done") == (200, b"known")
-
-
 def test_several_futures_answer_in_any_order(site: Site) -> None:
     """Each client gets its own page, whichever is ready first."""
     asked = [site.ask_later() for _ in range(3)]
@@ -150,17 +145,6 @@ def test_failing_future_is_an_error_of_its_page(site: Site) -> None:
     assert site.get("/page") == (200, b"for all")
 
 
-def test_cancelled_future_is_an_error_too(site: Site) -> None:
-    """The producer of a response may give up; the client still gets one."""
-    client, future = site.ask_later()
-    with client:
-        assert future.cancel()
-        assert answer(client)[0] == 500
-    ((where, _),) = site.errors
-    assert where == "server:/later"
-    assert site.get("/page") == (200, b"for all")
-
-
 def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> None:
     """A future that is never completed does not hold a connection forever."""
     site = make_site(answer_timeout=0.1)
@@ -170,13 +154,6 @@ def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> No
     assert future.cancelled()
     ((where, error),) = site.errors
     assert (where, type(error)) == ("server:/later", TimeoutError)
-
-
-def test_handler_that_returns_no_page_costs_its_connection(site: Site) -> None:
-    """A mistake of ours in one page leaves the others as they are."""
-    assert site.get("/page/none")[0] in (0, 500)
-    until(lambda: len(site.errors) == 1, "the mistake to be told")
-    assert site.get("/page") == (200, b"for all")
 
 
 def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
@@ -212,16 +189,3 @@ def test_stop_does_not_wait_for_a_pending_page(site: Site) -> None:
     thread.join()
     assert failures == []
     assert site.errors == []
-
-
-def test_waiting_pages_do_not_lock_others_out(make_site: Callable[..., Site]) -> None:
-    """They count as connections; when all are taken, one more is refused politely."""
-    site = make_site(max_connections=2)
-    asked = [site.ask_later() for _ in range(2)]
-    assert site.get("/page")[0] == 503
-    for client, future in asked:
-        future.set_result(Response(b""))
-        with client:
-            answer(client)
-    until(lambda: not site.server.clients, "the connections to be gone")
-    assert site.get("/page") == (200, b"for all")

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.host.http.messages import Request, Response
-from jaxmon.host.http.server import Handler
-from jaxmon_exporter.collectors import collectives
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
 from tests.helpers.processes import until
@@ -96,20 +93,6 @@ def test_what_is_not_recorded_is_known_by_number(
     assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 12
 
 
-def test_numbers_of_as_many_as_are_kept(files, write, run_dir, monkeypatch):
-    """What is known is forgotten for one more, and not before."""
-    monkeypatch.setattr(collectives, "_MOST_NUMBERS", 2)
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writer, ranks = write(7, version=OLD), [Rank(0), Rank(1)]
-    for _ in range(3):
-        for rank in ranks:
-            writer.skip(rank, "AllReduce", 5)
-            writer.launch(rank)
-    writer.flush()
-    assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 20
-
-
 def test_what_was_there_is_ignored(files: Path, write: Write, run_dir: Path) -> None:
     """Also half a line, whose other half comes later; what is new counts at once."""
     old, rank = write(7), Rank()
@@ -187,48 +170,6 @@ def test_an_agent_may_start_later(files, write, run_dir, serve):
     inspected.now += 61
     after = expected([writer], "3")
     assert counted(inspected.poll()) == pytest.approx(before | after)
-
-
-def test_agents_may_respond_with_anything(files, write, run_dir, serve):
-    """They cost the others nothing, and processes of no known agent are counted."""
-    odd = (b"[]", b"x", b'{"host":["node-7"],"pid":7}', b'{"host":"node-7","pid":{}}')
-    for slot, page in enumerate((*odd, agent_in(8))):
-        serve(slot, page, target="/debug/rank")
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writers = [write(7), write(8)]
-    for writer in writers:
-        some(writer, Rank())
-    wanted = expected(writers[:1]) | expected(writers[1:], "4")
-    assert counted(inspected.poll()) == pytest.approx(wanted)
-
-
-def test_agents_are_read_once_in_a_poll(files, write, run_dir, serve):
-    """However many processes of a job have just started."""
-    requests = []
-
-    def rank(pid: int) -> Handler:
-        def respond(_: Request) -> Response:
-            requests.append(pid)
-            return Response(agent_in(pid))
-
-        return respond
-
-    for slot in range(3):
-        serve(slot, rank(70 + slot), target="/debug/rank")
-    inspected = Inspected(files, run_dir)
-    inspected.reason()
-    writers = [write(70 + one) for one in range(3)]
-    wanted: dict[str, float] = {}
-    for slot, writer in enumerate(writers):
-        some(writer, Rank())
-        wanted |= expected([writer], str(slot))
-    assert counted(inspected.poll()) == pytest.approx(wanted)
-    inspected.poll()
-    assert sorted(requests) == [70, 71, 72]
-    some(write(73), Rank())
-    inspected.poll()
-    assert sorted(requests) == [70, 70, 71, 71, 72, 72]
 
 
 def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:

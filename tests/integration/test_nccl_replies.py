@@ -1,9 +1,7 @@
 """What a port or a reply may be, besides that of NCCL's RAS."""
 
 import json
-import random
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +9,6 @@ from jaxmon.host.http.fetch import FetchError
 from jaxmon_exporter.collectors import nccl as client
 from jaxmon_exporter.collectors.nccl import is_here, place_of, query
 from jaxmon_exporter.collectors.ras_replies import (
-    BrokenReplyError,
     parse_json,
     parse_text,
 )
@@ -49,45 +46,6 @@ def test_who_listens_may_do_anything(who: str, monkeypatch: pytest.MonkeyPatch) 
     assert raised.value.reason == reason
 
 
-def mangled() -> Iterator[bytes]:
-    """Return replies that are none, or are those of a job with one thing changed."""
-    made = lossy()
-    made.version = "2.29.2"
-    good = as_json(made)
-    chance = random.Random(5)  # noqa: S311 - no secret
-    yield from (b"", b"\0\xff", b"[]", b"null", b"{}", b"[" * 5000, b"ERROR: x\n")
-    wrong: object
-    for wrong in (None, "x", -1, [], {}, 1e300, True):
-        for key in json.loads(good):
-            yield json.dumps(json.loads(good) | {key: wrong}).encode()
-        for where in ("ranks", "missing_ranks", "size", "hash"):
-            reply = json.loads(good)
-            reply["communicators"][0][where] = wrong
-            yield json.dumps(reply).encode()
-        for where in ("rank", "host", "pid", "nvml_dev", "status", "collective_counts"):
-            reply = json.loads(good)
-            for one in reply["communicators"][0]["ranks"][:2]:
-                one[where] = wrong
-            yield json.dumps(reply).encode()
-    for text in (good.encode(), as_text(lossy()).encode()):
-        for _ in range(20):
-            start = chance.randrange(len(text))
-            yield text[:start]
-            yield text[:start] + chance.randbytes(9) + text[start + 9 :]
-
-
-def test_garbage_is_one_kind_of_failure() -> None:
-    """Both parsers return a report or reject; they raise nothing else."""
-    rejected = 0
-    for body in mangled():
-        for parse in (parse_json, parse_text):
-            try:
-                parse(body)
-            except BrokenReplyError:
-                rejected += 1
-    assert rejected > 200
-
-
 def test_garbage_is_reported() -> None:
     """The reason is one word, and the last values are gone."""
     with ras(healthy()) as served:
@@ -106,7 +64,7 @@ def test_processes_that_ras_does_not_know() -> None:
         one.host, one.pid, one.trouble = "unknown", -1, "unresponsive"
     report = parse_json(as_json(made).encode())
     assert report.processes == {"responding": 2, "unresponsive": 2}
-    assert report.missing == {"unknown": 2}
+    assert [process.host for process in report.absent] == ["unknown"] * 2
 
 
 def test_the_comma_that_is_missing_in_2_28() -> None:

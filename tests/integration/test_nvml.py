@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.catalog import CLOCK_EVENTS
-from jaxmon_exporter.collectors.nvidia.calls import CALLS, FIELDS
+from jaxmon_exporter.collectors.nvidia.calls import FIELDS
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
 from tests.fakes.nvml.pages import PROFILES, REVIEWED, page_of
@@ -54,21 +54,6 @@ def test_nothing_unsupported_is_asked_twice(profile: str, tmp_path: Path) -> Non
         assert fleet.fields(number, 0) == (3 if profile in answering else 1)
 
 
-def test_each_series_is_one_figure() -> None:
-    """Rows that can give the same series share its figure, so one of them gives it."""
-    figures = {one for call in CALLS for one in call.figures}
-    figures |= {field.figure for field in FIELDS}
-    assert len({(one.metric.name, one.labels) for one in figures}) == len(figures)
-
-
-def test_fields_are_asked_in_one_call(gpus: Callable[..., Gpus]) -> None:
-    """However many numbered figures there are, a device is asked for them once."""
-    fleet = gpus(2)
-    for _ in range(3):
-        fleet.poll()
-    assert fleet.calls("nvmlDeviceGetFieldValues", 1) == 3
-
-
 @pytest.mark.parametrize(
     ("code", "asked", "counted"),
     [
@@ -112,15 +97,6 @@ def test_refusal_is_asked_again_slowly(gpus: Callable[..., Gpus]) -> None:
     assert failures(state["page"]) == {"no_permission": 1}
     fleet.order()
     assert "jaxmon_accelerator_power_watts" in of(fleet.poll()["page"], 0)
-
-
-def test_counter_that_falls_is_passed_through(gpus: Callable[..., Gpus]) -> None:
-    """A reset of the GPU sets its counters back; Prometheus knows what that means."""
-    name = "jaxmon_gpu_pcie_transmit_bytes_total"
-    fleet = gpus(1, "field 0 197 500")
-    assert of(fleet.poll()["page"], 0)[name] == 500
-    fleet.order("field 0 197 2")
-    assert of(fleet.poll()["page"], 0)[name] == 2
 
 
 @pytest.mark.parametrize(
@@ -198,12 +174,6 @@ def test_field_that_has_no_figure_is_left_out(kind: int, value: int) -> None:
     assert field.value(answer) is None
 
 
-def test_registration_in_vain_is_not_done(gpus: Callable[..., Gpus]) -> None:
-    """NVML calls it completed, whatever came of it; that stands beside the state."""
-    page = gpus(2, "fabric 1 999").poll()["page"]
-    assert [of(page, device)["jaxmon_gpu_fabric_state"] for device in (0, 1)] == [3, 4]
-
-
 def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
     """Each reason has its own series, at 1 while it holds."""
     fleet = gpus(1, "clocks 0 328")
@@ -260,16 +230,6 @@ def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> No
     assert fleet.calls("nvmlDeviceGetComputeRunningProcesses_v3", 0) == 0
 
 
-def test_processes_without_known_memory_are_left_out(nvml_library, tmp_path):
-    """A process whose memory the driver does not report has no series."""
-    collector = "nvml.NvidiaGpus(processes=10)"
-    with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
-        fleet = start(1, "process 0 4001 -1", "process 0 4002 5", "process 0 4002 6")
-        page = fleet.poll()["page"]
-    found = {n: v for n, v in of(page, 0).items() if "process" in n}
-    assert found == {'jaxmon_gpu_process_memory_bytes{pid="4002"}': 11}
-
-
 def test_identity_joins_with_jax(gpus: Callable[..., Gpus]) -> None:
     """The UUID is spelled as NVML gives it, the PCI address as CUDA and sysfs do."""
     page = gpus(1).poll()["page"]
@@ -300,35 +260,3 @@ def test_license_of_a_virtual_gpu(gpus: Callable[..., Gpus]) -> None:
     for _ in range(20):
         fleet.poll()
     assert fleet.calls(call, 0) == 1 < fleet.calls(call, 1)
-
-
-@pytest.mark.parametrize("code", [3, 13, 25, 26])
-def test_unsupported_figure_is_learned_once_per_device(gpus, code):
-    """A figure that a device lacks is omitted, never asked for again, and no error."""
-    call = "nvmlDeviceGetPowerUsage"
-    fleet = gpus(2, f"call {call} 1 {code}")
-    for _ in range(3):
-        state = fleet.poll()
-    assert state["success"]
-    assert "jaxmon_accelerator_power_watts" not in of(state["page"], 1)
-    assert "jaxmon_accelerator_energy_joules_total" in of(state["page"], 1)
-    assert "jaxmon_accelerator_power_watts" in of(state["page"], 0)
-    assert (fleet.calls(call, 0), fleet.calls(call, 1)) == (3, 1)
-    assert failures(state["page"]) == {}
-
-
-@pytest.mark.parametrize(
-    ("code", "counted"),
-    [(999, {"figure_failed": 1}), (6, {}), (10, {}), (21, {}), (27, {})],
-)
-def test_failing_figure_costs_itself_and_is_asked_again(gpus, code, counted):
-    """A figure that fails once is missing once; real failures are counted."""
-    fleet = gpus(1, f"call nvmlDeviceGetPowerUsage {code}")
-    state = fleet.poll()
-    series = "jaxmon_accelerator_power_watts"
-    assert state["success"]
-    assert series not in of(state["page"], 0)
-    assert len(of(state["page"], 0)) == FIGURES - 1
-    assert failures(state["page"]) == counted
-    fleet.order()
-    assert series in of(fleet.poll()["page"], 0)

@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml.build import build
-from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
-from tests.helpers.processes import clean_environ, until
+from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
+from tests.helpers.processes import clean_environ
 
 
 pytest.importorskip("pynvml")
-
-
-@pytest.mark.parametrize("code", [15, 16, 28])
-def test_loss_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus], code: int) -> None:
-    """A GPU that says only in one field that it is lost is down."""
-    fleet = gpus(2, f"fieldcode 1 94 {code}")
-    page = fleet.poll()["page"]
-    assert of(page, 1) == {"jaxmon_accelerator_up": 0}
-    assert len(of(page, 0)) == FIGURES
-
-
-def test_driver_failure_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus]) -> None:
-    """A driver that is not initialised says so in a field as well."""
-    state = gpus(2, "fieldcode 1 94 1").poll()
-    assert (state["success"], state["reason"]) == (False, "uninitialized")
 
 
 def test_nothing_is_kept_of_a_lost_device(gpus: Callable[..., Gpus]) -> None:
@@ -52,19 +36,6 @@ def test_new_gpu_appears_and_a_removed_one_is_down(gpus: Callable[..., Gpus]) ->
     assert of(page, 2) == {"jaxmon_accelerator_up": 0}
     assert failures(page) == {"device_not_found": 1}
     assert len(of(page, 1)) == FIGURES
-
-
-def test_library_that_appears_later_is_found(tmp_path: Path) -> None:
-    """A driver installed after the sidecar started is used without a restart."""
-    library = tmp_path / "library"
-    library.mkdir()
-    with fake_gpus(library, tmp_path) as start:
-        fleet = start(1)
-        assert fleet.poll()["reason"] == "library_not_found"
-        build(library)
-        state = fleet.poll()
-    assert state["success"]
-    assert len(of(state["page"], 0)) == FIGURES
 
 
 @pytest.mark.parametrize(
@@ -191,32 +162,6 @@ def test_driver_that_goes_away_is_initialised_again(gpus, code, reason):
     assert len(of(state["page"], 0)) == FIGURES
 
 
-def test_driver_that_goes_away_between_two_calls_is_noticed(gpus):
-    """A driver error of a single figure is the driver's failure, not the figure's."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("call nvmlDeviceGetPowerUsage 1")
-    state = fleet.poll()
-    assert (state["success"], state["reason"]) == (False, "uninitialized")
-    assert of(state["page"], 0) == {"jaxmon_accelerator_up": 0}
-
-
-def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
-    """A call that does not return fails the collector; nothing else waits for it."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("hang nvmlDeviceGetPowerUsage")
-    fleet.tell("background")
-    state = until(
-        lambda: (now := fleet.tell("look"))["reason"] == "timeout" and now, "a timeout"
-    )
-    assert not state["success"]
-    # The figures of the poll before are still young enough.
-    assert len(of(state["page"], 0)) == FIGURES
-    fleet.order()
-    assert until(lambda: fleet.tell("look")["success"], "the call to come back")
-
-
 def polled(library: Path, first: str, shown: str = "poller.status().message") -> str:
     """Return the reason after a poll in a process that begins with *first*."""
     source = (
@@ -248,10 +193,3 @@ def test_broken_pynvml_is_no_missing_one(nvml_library: Path, tmp_path: Path) -> 
     out = polled(nvml_library, f"sys.path.insert(0, {str(tmp_path)!r})")
     assert out.startswith("error")
     assert "no_such_thing" in out
-
-
-def test_host_without_a_driver_does_not_load_pynvml(tmp_path: Path) -> None:
-    """What would take three megabytes and report nothing is not read."""
-    (tmp_path / "libnvidia-ml.so.1").write_text("no library" * 1000)
-    out = polled(tmp_path, "", "'pynvml' in sys.modules")
-    assert out == "library_not_found False\n"

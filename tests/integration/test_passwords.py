@@ -117,54 +117,6 @@ def test_a_change_that_cannot_be_used_changes_nothing(site, users, caplog):
         assert "keeping the previous configuration" in caplog.text
 
 
-BAD = {
-    "date": "basic_auth_users: {alice: 2024-13-45}",
-    "tagged number": '{tls_server_config: {cert_file: !!int "abc", key_file: x}}',
-    "long number": "basic_auth_users: {alice: " + "9" * 5000 + "}",
-    "deep": "[" * 3000,
-    "list for a word": TLS + "  client_auth_type: [x]\n",
-    "mapping for a word": TLS + "  min_version: {a: b}\n",
-    "zero byte": 'tls_server_config: {cert_file: "a\\0b", key_file: x}',
-    "key of a list": "basic_auth_users: {[alice]: x}",
-    "endless": "basic_auth_users: &a {alice: *a}",
-    "long": "#" * (1 << 20) + "#",
-    "binary": "basic_auth_users: {alice: !!binary x}",
-}
-
-
-@pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
-def test_whatever_is_wrong_with_a_change_it_changes_nothing(
-    site: GuardedSite, users: str, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Requests are answered as before; it is logged once, and a metric shows it."""
-    site.serve(users)
-    assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
-    site.path.write_text(text)
-    for _ in range(3):
-        assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
-        assert site.get()[0] == 401
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "keeping the previous configuration" in caplog.text
-    assert site.gate.family().samples == [("jaxmon_web_config_success", 0)]
-    assert site.errors == []
-
-    site.path.write_text(users + "# mended\n")
-    assert site.get(user=("alice", "right"))[0] == 200
-    assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
-
-
-def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(site, users, caplog):
-    """A pipe is never waited for."""
-    site.serve(users)
-    for replace in (lambda: os.mkfifo(site.path), lambda: None, site.path.mkdir):
-        caplog.clear()
-        site.path.unlink(missing_ok=True)
-        replace()
-        for _ in range(2):
-            assert site.get(user=("alice", "right"))[0] == 200
-        assert len(caplog.records) == 1
-
-
 def test_a_failure_that_nobody_thought_of_changes_nothing(
     site, users, monkeypatch, caplog
 ):

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon.cli import workers
 from jaxmon.host import bootstrap
-from jaxmon.host.bootstrap.started import HINT
+from jaxmon.host.bootstrap import HINT
 from tests.helpers.processes import (
     DEADLINE,
     JAXMON,

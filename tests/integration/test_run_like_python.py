@@ -9,8 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from jaxmon.host.bootstrap import environment
-from jaxmon.host.bootstrap.started import HINT
+from jaxmon.host.bootstrap import HINT, environment
 from tests.helpers.processes import DEADLINE, JAXMON, Program, clean_environ, execute
 
 

@@ -100,15 +100,6 @@ class TestAnswers:
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
 
     @pytest.mark.parametrize(
-        "field", ["Content-Length: 99", "Transfer-Encoding: chunked"]
-    )
-    def test_a_body_is_never_taken_for_a_request(self, site: Site, field: str) -> None:
-        """It is not read, and the request before it is answered."""
-        answer = site.raw(head_of("/echo", field) + head_of("/echo"))
-
-        assert answer.count(b"HTTP/1.1") == len(site.requests) == 1
-
-    @pytest.mark.parametrize(
         "data",
         [
             b"\r\n\r\n",

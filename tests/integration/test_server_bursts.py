@@ -1,16 +1,12 @@
 """The HTTP server when many connect at once: who has asked wins."""
 
-import http.client
-import resource
-import socket
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from jaxmon.host.http.server import Response
-from tests.helpers.processes import some, until
+from tests.helpers.processes import until
 from tests.helpers.servers import Site, everything, head_of, sites, status
 
 
@@ -18,17 +14,6 @@ from tests.helpers.servers import Site, everything, head_of, sites, status
 def make_site() -> Iterator[Callable[..., Site]]:
     with sites() as make:
         yield make
-
-
-@pytest.fixture
-def many_descriptors() -> Iterator[int]:
-    """Return how many descriptors this process may have while the test runs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = 12_000 if hard == resource.RLIM_INFINITY else min(hard, 12_000)
-    most = max(soft, most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    yield most
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /echo HT"], ids=["silent", "asking"])
@@ -82,35 +67,3 @@ def test_who_has_not_asked_is_closed_at_the_end(make_site: Callable[..., Site]) 
             # Who was not even accepted is told so by the system.
             with suppress(ConnectionResetError):
                 assert everything(client) == b""
-
-
-@pytest.mark.parametrize(
-    "said",
-    some([head_of("/metrics"), b"", b"GET /metr"], 3),
-    ids=["asked", "silent", "asking"],
-)
-def test_a_scrape_gets_through_ten_thousand_connections(
-    make_site: Callable[..., Site], many_descriptors: int, said: bytes
-) -> None:
-    """One of its attempts is answered in time."""
-    site = make_site()
-    outcomes: Counter[str] = Counter()
-    with ExitStack() as stack:
-        for _ in range(min(10_000, many_descriptors - 1000)):
-            client = stack.enter_context(socket.socket())
-            client.settimeout(0)
-            with suppress(OSError):
-                client.connect(("127.0.0.1", site.port))
-            with suppress(OSError):
-                client.send(said)
-        until(lambda: scrape(site, outcomes) >= 5, "pages", seconds=100)
-    assert site.errors == []
-
-
-def scrape(site: Site, outcomes: Counter[str]) -> int:
-    """Scrape once, and return how often that was answered so far."""
-    try:
-        outcomes[str(site.get("/metrics", timeout=10)[0].status)] += 1
-    except (OSError, http.client.HTTPException) as error:
-        outcomes[type(error).__name__] += 1
-    return outcomes["200"]

@@ -111,16 +111,6 @@ class TestBadClients:
             site.later[0].set_result(Response(b"at last"))
         until(site.is_alive, "a free place")
 
-    def test_far_too_many_clients_are_bounded(self, make_site):
-        """Of those that have not asked, the first are closed without a word."""
-        site = make_site(max_connections=2)
-        with ExitStack() as stack:
-            clients = [stack.enter_context(site.connect()) for _ in range(20)]
-            until(lambda: site.server.dropped == 16, "refusals")
-
-            assert site.server.clients <= 4
-            assert everything(clients[0]) == b""
-
     def test_who_does_not_close_is_not_waited_for(self, make_site):
         """Clients that have their response are few, or closed, and delay no one."""
         site = make_site(max_connections=2)

@@ -186,15 +186,6 @@ class TestLife:
         assert result.out.splitlines() == ["child closed all", "kept 200", "new 200"]
         assert result.err == ""
 
-    def test_families_are_light(self) -> None:
-        """Code that only creates families loads no event loop, HTTP or TLS."""
-        source = (
-            "import sys, jaxmon.exposition.families, jaxmon.exposition.families\n"
-            "print(sorted({'asyncio', 'http', 'ssl', 'socket'} & set(sys.modules)))"
-        )
-
-        assert run_python("-c", source).ok().out == "[]\n"
-
 
 EXIT = """
 import socket, urllib.request

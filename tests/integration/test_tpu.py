@@ -179,17 +179,6 @@ def test_sparse_cores_are_not_mixed_in(host: Callable[..., Host]) -> None:
     assert of(page, "jaxmon_tpu_hlo_queue_size")[core(0)] == 0
 
 
-def test_core_that_is_listed_twice_is_told_once(host: Callable[..., Host]) -> None:
-    """A reply that names a core again makes no series twice; the first counts."""
-    here = host("v4")
-    told = shapes.host("v4")
-    told["states"].append({**told["states"][0], "run": 5})
-    here.serve(told)
-    text = here.poll()["text"].splitlines()
-    series = f'jaxmon_tpu_core_run_id{{uuid="{UUID.format(4)}",core="0"}}'
-    assert [one for one in text if one.startswith(series)] == [f"{series} 1000"]
-
-
 def test_large_numbers_keep_telling_apart(host: Callable[..., Host]) -> None:
     """A run's number beyond what a float holds still changes with each run."""
     here = host("v4")

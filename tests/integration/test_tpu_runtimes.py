@@ -10,8 +10,7 @@ import pytest
 from tests.fakes.http2 import Http2Server, page
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Host, chip, failures, of, up
-from tests.helpers.processes import run_python, some, until
-from tests.helpers.sidecars import exporters
+from tests.helpers.processes import some
 
 
 pytest.importorskip("grpc")
@@ -101,13 +100,6 @@ def test_unix_socket(host: Callable[..., Host], run_dir: Path, secured: str) -> 
     state = here.poll()
     assert of(state["page"], "jaxmon_tpu_runtime_up") == {'runtime="tpu.sock"': 1}
     assert len(of(state["page"], "jaxmon_accelerator_memory_used_bytes")) == 4
-
-
-def test_insecure_server(host: Callable[..., Host]) -> None:
-    """A server without credentials is read as well."""
-    here = host("v4")
-    here.serve(shapes.host("v4"), secured="insecure")
-    assert up(here.poll()) == [1]
 
 
 def test_proxy_is_not_used(host: Callable[..., Host]) -> None:
@@ -212,19 +204,6 @@ def test_restart_between_two_polls_is_noticed(host: Callable[..., Host]) -> None
     assert len(of(here.poll()["page"], "jaxmon_tpu_core_idle_seconds")) == 4
 
 
-def test_name_too_long_to_ask_for_is_not_asked_for(host: Callable[..., Host]) -> None:
-    """A runtime may list what it likes; the rest of its figures is there."""
-    here = host("v4")
-    told = shapes.host("v4")
-    for name in ("ici_link_health" * 20, "ici_link_health\u00e9" * 8):
-        told["metrics"][name] = [shapes.of_device(0, int=7)]
-    here.serve(told)
-    state = here.poll()
-    assert (state["success"], up(state)) == (True, [1])
-    assert of(state["page"], "jaxmon_tpu_ici_link_health") == {}
-    assert len(of(state["page"], "jaxmon_accelerator_memory_used_bytes")) == 4
-
-
 @pytest.mark.parametrize(
     "garbage",
     some(["ffffffff", "0a05", "0a021a7f", "1b", "0a041a022a7f", "0a081a062a04120201"]),
@@ -264,34 +243,6 @@ def test_web_server_is_not_taken_for_an_old_runtime(host: Callable[..., Host]) -
     assert state["log"] == []
 
 
-def test_runtime_that_a_web_server_replaces_is_down(host: Callable[..., Host]) -> None:
-    """Who answers nothing but 404 on the port of a runtime is another."""
-    here = host("v4")
-    runtime, port = here.serve(shapes.host("v4"))
-    assert up(here.poll()) == [1]
-    runtime.end()
-    with Http2Server(page, port=int(port)):
-        assert up(here.poll()) == [0]
-        state = here.poll()
-    assert (up(state), failures(state)) == ([0], {})
-    assert state["log"] == [f"TPU runtime {port} no longer responds"]
-
-
-def test_sidecar_ends_while_it_waits_for_a_runtime(host, run_dir):
-    """A signal in the middle of a poll is the normal end: code 0, and no last words."""
-    here = host("v4")
-    told = {**shapes.host("v4"), "delay": 4}
-    runtime, port = here.serve(told)
-    with exporters(run_dir) as start:
-        running = start(
-            *("--disable", "nvml", "--disable", "gpm", "--disable", "nccl"),
-            TPU_RUNTIME_METRICS_PORTS=port,
-        )
-        until(lambda: runtime.calls("ListSupportedMetrics"), "a poll")
-        assert running.stop() == 0
-    assert [line for line in running.log if "jaxmon exporter: " not in line] == []
-
-
 def test_internal_failure_of_a_runtime_is_counted(host: Callable[..., Host]) -> None:
     """A request that fails otherwise is asked again, and counted."""
     here = host("v4")
@@ -318,13 +269,3 @@ def _without_grpcio(root: Path) -> Path:
     folder.mkdir()
     (folder / "grpc.py").write_text("raise ImportError('none here')\n")
     return folder
-
-
-def test_libtpu_is_never_loaded() -> None:
-    """Google's library would hang the sidecar; nothing of ours imports it."""
-    result = run_python(
-        "-c",
-        "import sys, jaxmon_exporter.service\n"
-        "print([one for one in ('libtpu', 'grpc') if one in sys.modules])",
-    )
-    assert result.ok().out == "[]\n"

@@ -7,7 +7,6 @@ import pytest
 
 from jaxmon.catalog import CRITICAL_XIDS, GPU_XID_ERRORS, GPU_XID_LAST_TIMESTAMP_SECONDS
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
-from tests.helpers.processes import until
 
 
 pytest.importorskip("pynvml")
@@ -46,17 +45,6 @@ def live_sets(fleet: Gpus, devices: int) -> int:
     """Return how many event sets have been made and not freed."""
     freed = sum(fleet.calls("nvmlEventSetFree", i) for i in range(-1, devices))
     return fleet.calls("nvmlEventSetCreate") - freed
-
-
-def test_first_error_is_an_increase(gpus: Callable[..., Gpus]) -> None:
-    """Critical Xids stand at 0 before the first error, and then at 1 for its GPU."""
-    fleet = gpus(2)
-    page = fleet.poll()["page"]
-    assert (xids(page, 0), xids(page, 1)) == (NONE, NONE)
-    fleet.report(1, 79)
-    page = fleet.poll()["page"]
-    assert (xids(page, 0), xids(page, 1)) == (NONE, {**NONE, "79": 1})
-    assert len(of(page, 1)) == FIGURES
 
 
 def test_burst_is_counted_exactly(gpus: Callable[..., Gpus]) -> None:
@@ -148,20 +136,6 @@ def test_counts_go_on_after_the_driver_was_away(gpus, code):
     assert xids(page, 1) == {**NONE, "94": 1}
 
 
-def test_driver_that_goes_away_while_listening_is_noticed(gpus):
-    """A driver error of an event set is the driver's failure, not the set's."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("call nvmlEventSetWait_v2 1")
-    assert fleet.poll()["reason"] == "uninitialized"
-    fleet.order("call nvmlDeviceRegisterEvents 9")
-    assert fleet.poll()["reason"] == "driver_not_loaded"
-    fleet.order()
-    fleet.poll()
-    fleet.report(0, 79)
-    assert xids(fleet.poll()["page"], 0) == {**NONE, "79": 1}
-
-
 def test_queued_errors_are_counted_before_nvml_is_given_up(gpus):
     """A driver that fails in another call still hands out what it has queued."""
     fleet = gpus(1)
@@ -208,16 +182,6 @@ def test_gpu_that_is_back_may_report(gpus: Callable[..., Gpus]) -> None:
     fleet.poll()
     fleet.report(0, 79)
     assert xids(fleet.poll()["page"], 0)["79"] == 1
-
-
-def test_one_gpu_that_cannot_report_leaves_the_others(gpus):
-    """Each GPU is asked on its own what it supports."""
-    fleet = gpus(2, "events 0 0")
-    fleet.poll()
-    fleet.report(1, 74)
-    page = fleet.poll()["page"]
-    assert (xids(page, 0), xids(page, 1)) == ({}, {**NONE, "74": 1})
-    assert fleet.calls("nvmlEventSetCreate") == 1
 
 
 def test_missing_permission_is_counted_once(gpus: Callable[..., Gpus]) -> None:
@@ -276,31 +240,3 @@ def test_event_set_that_fails_twice_is_replaced(gpus, code):
     fleet.report(0, 79)
     assert xids(fleet.poll()["page"], 0) == {**NONE, "79": 2}
     assert live_sets(fleet, 1) == 1
-
-
-def test_hanging_wait_is_a_timeout_and_loses_nothing(gpus: Callable[..., Gpus]) -> None:
-    """A wait that does not return fails the poll; events are counted when it does."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("hang nvmlEventSetWait_v2")
-    fleet.report(0, 62, 2)
-    fleet.tell("background")
-    state = until(
-        lambda: (now := fleet.tell("look"))["reason"] == "timeout" and now, "a timeout"
-    )
-    assert xids(state["page"], 0) == NONE
-    fleet.order()
-    assert until(lambda: fleet.tell("look")["success"], "the call to come back")
-    assert xids(fleet.tell("look")["page"], 0) == {**NONE, "62": 2}
-
-
-def test_stop_waits_for_no_event(gpus: Callable[..., Gpus]) -> None:
-    """The collector ends although no event comes, and frees its event sets."""
-    fleet = gpus(2)
-    fleet.poll()
-    assert live_sets(fleet, 2) == 2
-    fleet.tell("start")
-    until(lambda: fleet.calls("nvmlEventSetWait_v2", 0), "a wait on the thread")
-    assert fleet.tell("stop")["joined"]
-    assert live_sets(fleet, 2) == 0
-    assert fleet.calls("nvmlShutdown") == 1

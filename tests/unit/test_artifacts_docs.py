@@ -7,7 +7,7 @@ import pytest
 
 from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate, reference
-from jaxmon.host.files.generated import check
+from jaxmon.host.files.whole import check
 from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT
 

@@ -1,6 +1,6 @@
 """Writing generated files, and noticing that those in place differ."""
 
-from jaxmon.host.files.generated import check, write
+from jaxmon.host.files.whole import check, write_all
 
 
 ARTIFACTS = {"docs/a.md": "one\ntwo\n", "dashboards/b.json": "{}\n"}
@@ -8,10 +8,10 @@ ARTIFACTS = {"docs/a.md": "one\ntwo\n", "dashboards/b.json": "{}\n"}
 
 def test_written_files_pass_the_check(tmp_path):
     """What `write` wrote, `check` accepts; a second `write` changes nothing."""
-    assert write(tmp_path, ARTIFACTS) == ["dashboards/b.json", "docs/a.md"]
+    assert write_all(tmp_path, ARTIFACTS) == ["dashboards/b.json", "docs/a.md"]
     assert (tmp_path / "docs/a.md").read_text() == "one\ntwo\n"
     assert list(check(tmp_path, ARTIFACTS)) == []
-    assert write(tmp_path, ARTIFACTS) == []
+    assert write_all(tmp_path, ARTIFACTS) == []
 
 
 def test_check_reports_a_missing_file_and_writes_nothing(tmp_path):
@@ -23,7 +23,7 @@ def test_check_reports_a_missing_file_and_writes_nothing(tmp_path):
 
 def test_check_shows_how_a_file_differs(tmp_path):
     """A changed file is shown as a unified diff from what is to what should be."""
-    write(tmp_path, ARTIFACTS)
+    write_all(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_text("one\n2")
     (report,) = check(tmp_path, ARTIFACTS)
     assert report.startswith("changed: docs/a.md\n--- docs/a.md (current)\n")
@@ -32,19 +32,19 @@ def test_check_shows_how_a_file_differs(tmp_path):
 
 def test_line_ends_count(tmp_path):
     """Bytes are compared: a file with other line ends is changed."""
-    write(tmp_path, ARTIFACTS)
+    write_all(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_bytes(b"one\r\ntwo\r\n")
     assert len(list(check(tmp_path, ARTIFACTS))) == 1
 
 
 def test_extra_files_count_in_owned_directories_only(tmp_path):
     """A left-over file is reported and deleted where every file is generated."""
-    write(tmp_path, ARTIFACTS)
+    write_all(tmp_path, ARTIFACTS)
     for directory in ("docs", "dashboards"):
         (tmp_path / directory / "old.txt").write_text("left over")
     owned = ("dashboards",)
     reports = list(check(tmp_path, ARTIFACTS, owned=owned))
     assert reports == ["extra: dashboards/old.txt\n"]
-    assert write(tmp_path, ARTIFACTS, owned=owned) == ["dashboards/old.txt"]
+    assert write_all(tmp_path, ARTIFACTS, owned=owned) == ["dashboards/old.txt"]
     assert not (tmp_path / "dashboards/old.txt").exists()
     assert (tmp_path / "docs/old.txt").exists()

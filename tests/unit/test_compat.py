@@ -10,8 +10,6 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon_exporter import dcgm_fields as dcgm_names
-from jaxmon_exporter.collectors.synthetic import Demo
 from jaxmon_exporter.dcgm_fields import FOREIGN, DcgmNames
 from tests.fakes.nvml import pages
 from tests.helpers.processes import PRODUCT, ROOT
@@ -180,12 +178,6 @@ def test_only_nvidias_accelerators_have_such_names() -> None:
     assert lines([tpu, gauge(used, 1, "tpu-0"), gauge(used, 1, GPU_0)]) == []
 
 
-def test_demo_has_them_too() -> None:
-    """The synthetic fleet shows on dashboards of dcgm-exporter as eight GPUs."""
-    found = lines(Demo().collect())
-    assert len([line for line in found if "DCGM_FI_DEV_GPU_UTIL{" in line]) == 8
-
-
 def test_foreign_names_stay_out_of_what_is_ours() -> None:
     """The names are no metrics of ours, and nothing that we generate uses them."""
     assert all(name.startswith("DCGM_FI_") for name in FOREIGN)
@@ -205,19 +197,6 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
         if re.search(r"(?<![\w.])Metric\(", path.read_text())
     }
     assert makers == {"dcgm_fields.py", "load.py", "parse.py"}
-
-
-def test_devices_without_end_are_not_remembered() -> None:
-    """An agent that reports ever new devices does not fill memory."""
-    names = DcgmNames("node-1")
-    used = catalog.ACCELERATOR_MEMORY_USED_BYTES
-    found = reviewed("h100")
-    expected = len(names.families(found))
-    for number in range(3):
-        strange = [gauge(used, 1, f"{number}-{one}") for one in range(10_000)]
-        assert len(names.families([*found, *strange])) == expected
-    kept = names._plan.place.cache_info().currsize
-    assert kept <= dcgm_names._MOST_PLACES < 30_000
 
 
 def test_names_follow_the_devices() -> None:

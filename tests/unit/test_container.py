@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources import container
 
 
 STALLED = (
@@ -26,7 +26,7 @@ def process(root: Path, lines: str) -> None:
 def told(root: Path) -> dict[str, float]:
     return {
         series: value
-        for family in ContainerFamilies(root).collect()
+        for family in container.families(root)
         for series, value in family.samples
     }
 

@@ -15,12 +15,10 @@ from jaxmon.exposition.encode import (
     OPENMETRICS,
     TEXT,
     Format,
-    _text_header,
     encode,
     negotiate,
 )
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.helpers.processes import each, require_program
 
 
@@ -175,15 +173,6 @@ def test_a_family_that_is_no_number_costs_itself(fmt: Format) -> None:
         encode(families, fmt)
 
 
-def test_headers_of_unknown_metrics_are_not_kept() -> None:
-    """However many names agents make up, memory does not grow with them."""
-    for number in range(2000):
-        encode([gauge(Metric(f"t_{number}", "gauge", "x" * 900), 1)])
-
-    assert _text_header.cache_info().currsize <= 512
-    assert len(METRICS) + len(FOREIGN) < 512
-
-
 def test_text_that_is_not_unicode_is_replaced() -> None:
     """A lone surrogate in a label costs its character, not the page."""
     assert rb'{function="\\udcff"} 1' in encode([gauge(CALLS, 1, "\udcff")])
@@ -272,14 +261,6 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 def test_negotiation(accept: str, fmt: Format) -> None:
     """OpenMetrics goes to who asks for 1.0.0 and likes it best; text to the rest."""
     assert negotiate(accept) is fmt
-
-
-def test_content_types_name_the_versions() -> None:
-    """Scrapers choose their parser by these."""
-    assert [fmt.content_type for fmt in (TEXT, OPENMETRICS)] == [
-        "text/plain; version=0.0.4; charset=utf-8",
-        "application/openmetrics-text; version=1.0.0; charset=utf-8",
-    ]
 
 
 def test_catalogue_names_do_not_collide_in_openmetrics() -> None:

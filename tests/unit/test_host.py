@@ -103,16 +103,6 @@ def test_disks_agree_with_the_system(tmp_path: Path) -> None:
     assert found == {f'directory="{tmp_path}"': disk.f_blocks * disk.f_frsize}
 
 
-def test_a_directory_named_twice_is_told_once(tmp_path: Path) -> None:
-    """No page may have a series twice, however the directories were named."""
-    (family,) = (
-        found
-        for found in Host(directories=[tmp_path, Path(f"{tmp_path}/")]).collect()
-        if found.metric.name == "jaxmon_host_disk_size_bytes"
-    )
-    assert len(family.samples) == 1
-
-
 def test_a_directory_that_is_gone_is_a_counted_failure(tmp_path: Path) -> None:
     """The others are reported all the same."""
     host = Host(directories=[tmp_path / "gone", tmp_path])
@@ -128,35 +118,6 @@ def of(host: Host, name: str) -> dict[str, float]:
     return {
         series.partition("{")[2].rstrip("}"): value for series, value in family.samples
     }
-
-
-def test_cpu_memory_and_load_are_read_where_we_are_told(tmp_path: Path) -> None:
-    """Figures come from the given root: ticks to seconds, KiB to bytes."""
-    second = os.sysconf("SC_CLK_TCK")
-    ticks = " ".join(str(number * second) for number in range(1, 11))
-    proc = tmp_path / "proc"
-    proc.mkdir()
-    (proc / "stat").write_text(f"cpu  {ticks}\ncpu0 {ticks}\nbtime 1\n")
-    (proc / "loadavg").write_text("0.25 0.50 0.75 1/234 5678\n")
-    (proc / "meminfo").write_text(
-        "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n"
-        "Buffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\nActive: 1 kB\nInactive: 1 kB\n"
-    )
-    host = Host(root=tmp_path)
-
-    assert of(host, "jaxmon_host_cpu_seconds_total") == {
-        'mode="user"': 1,
-        'mode="nice"': 2,
-        'mode="system"': 3,
-        'mode="idle"': 4,
-        'mode="iowait"': 5,
-        'mode="irq"': 6,
-        'mode="softirq"': 7,
-        'mode="steal"': 8,
-    }
-    assert of(host, "jaxmon_host_load1") == {"": 0.25}
-    assert of(host, "jaxmon_host_memory_size_bytes") == {"": 2 << 20}
-    assert of(host, "jaxmon_host_memory_available_bytes") == {"": 1 << 20}
 
 
 def test_what_a_host_does_not_tell_is_left_out(tmp_path: Path) -> None:

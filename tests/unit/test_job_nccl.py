@@ -1,7 +1,6 @@
 """Which ranks of a job NCCL's RAS means."""
 
 import socket
-from pathlib import Path
 from typing import Any
 
 from jaxmon.facts.host import host
@@ -75,8 +74,8 @@ def test_a_job_that_gets_on_has_no_need_of_it() -> None:
     assert ras_text(job) == ""
 
 
-def test_addresses_are_those_of_the_kernel(tmp_path: Path) -> None:
-    """Each of them can be bound; without the kernel's tables there are none."""
+def test_addresses_are_those_of_the_kernel() -> None:
+    """Each of them can be bound."""
     found = addresses()
     assert "127.0.0.1" in found
     for one in found:
@@ -84,4 +83,3 @@ def test_addresses_are_those_of_the_kernel(tmp_path: Path) -> None:
         if not one.startswith("fe80"):
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.bind((one, 0))
-    assert addresses(tmp_path) == []

@@ -84,20 +84,3 @@ def test_a_histogram_is_whole_or_not_there() -> None:
 
     assert sieve.sift([good, bad]) == [good, Family(TPU_COLLECTIVE_SECONDS, [])]
     assert sieve.dropped == len(samples)
-
-
-def test_a_metric_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With what was found and what is allowed, shortened, however often it comes."""
-    sieve = PlausibilityFilter(log, "collector it")
-    long = "x" * 1000
-    with caplog.at_level(logging.WARNING, "jaxmon.test"):
-        for _ in range(3):
-            sieve.sift([Family(ACCELERATOR_POWER_WATTS, [("power", -1), ("b", -2)])])
-            sieve.sift([Family(QUEUE_DEPTH, [(long, long)])])  # type: ignore[list-item]
-    first, second = (record.getMessage() for record in caplog.records)
-
-    assert first.startswith(
-        "collector it: implausible value of power: -1 (allowed range 0 "
-    )
-    assert len(second) < 500
-    assert sieve.dropped == 9

@@ -168,18 +168,6 @@ def test_what_a_failed_poll_tells_holds_until_the_next(clock: Clock) -> None:
     assert not poller.families()
 
 
-def test_families_without_samples_have_no_age(clock: Clock) -> None:
-    """A missing source has none either, whatever it would have reported."""
-
-    def missing() -> Iterable[Family]:
-        reason = "library_not_found"
-        raise CollectorUnavailable(reason, "not present", [Family(HOST_LOAD_1M, [])])
-
-    poller = Poller(Scripted(missing), clock=clock)
-    poller.poll()
-    assert poller.status().age is None
-
-
 def test_nothing_to_serve_has_no_age(clock: Clock) -> None:
     """A source that is not there has no age; one that is there and empty has."""
 

@@ -9,7 +9,6 @@ import pytest
 from jaxmon.catalog import METRICS, UPTIME_SECONDS
 from jaxmon.host.resources import process
 from jaxmon.host.resources.process import ProcessFamilies
-from tests.helpers.processes import run_python
 
 
 def page(families: ProcessFamilies) -> dict[str, float]:
@@ -103,14 +102,3 @@ def test_what_the_system_hides_is_left_out(tmp_path: Path) -> None:
     assert "process_start_time_seconds" not in told
     assert UPTIME_SECONDS.name not in told
     assert told["process_cpu_seconds_total"] > 0
-
-
-def test_prometheus_client_is_not_loaded() -> None:
-    """It is a dependency of these tests, and brings megabytes into a process."""
-    run_python(
-        "-c",
-        "import sys\n"
-        "from jaxmon.host.resources.process import ProcessFamilies\n"
-        "assert ProcessFamilies().collect()\n"
-        "assert 'prometheus_client' not in sys.modules\n",
-    ).ok()

@@ -7,7 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from jaxmon.host.http.redaction import Secrets
+from jaxmon.host.http.urls import Secrets
 
 
 PASSWORD = 'p&ss/w+rd "of" <lärge> length\\'  # noqa: S105 - opens nothing

@@ -43,14 +43,6 @@ def test_what_is_not_asked_for_is_not_made() -> None:
     assert names(demo=True) == ([*names()[0], "demo"], [])
 
 
-def test_what_is_left_out_is_not_made() -> None:
-    """Each collector can be disabled, also one that an option asks for."""
-    for name in NAMES:
-        found = names(**ASKED_FOR, disabled=(name,))
-        assert name not in [*found[0], *found[1]]
-    assert names(**ASKED_FOR, disabled=NAMES) == ([], [])
-
-
 def test_devices_are_read_once_they_are_here() -> None:
     """Until then the collector has their reason, and is not made; then it is, once."""
     missing: list[tuple[str, str] | None] = [("no_devices", "none"), None]

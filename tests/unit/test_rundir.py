@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -225,51 +224,6 @@ def test_a_link_in_the_place_of_a_socket_is_not_followed(
     assert slot.number == 0
     assert not (run_dir / "agent-0.sock").is_symlink()
     assert (run_dir / "elsewhere").exists()
-    slot.release()
-
-
-def test_files_of_a_successor_are_left_alone(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
-    """Who ends unlinks only what is its own."""
-    old = acquire(run_dir)
-    listening(old.socket)
-    old.bound()
-    shutil.rmtree(run_dir)
-    new = acquire(run_dir)
-    listening(new.socket)
-    new.bound()
-    old.release()
-
-    assert (old.number, new.number) == (0, 0)
-    assert new.in_place()
-    assert sorted(path.name for path in run_dir.iterdir()) == [
-        "agent-0.lock",
-        "agent-0.sock",
-    ]
-    new.release()
-    assert list(run_dir.iterdir()) == []
-
-
-@pytest.mark.parametrize("taken", ["socket", "lock", "directory", "replaced"])
-def test_a_slot_notices_what_was_taken_away(
-    run_dir: Path, listening: Callable[[Path], socket.socket], taken: str
-) -> None:
-    """It is not where others look for it."""
-    slot = acquire(run_dir)
-    assert not slot.in_place()
-    listening(slot.socket)
-    slot.bound()
-    assert slot.in_place()
-    if taken == "directory":
-        shutil.rmtree(run_dir)
-    elif taken == "lock":
-        (run_dir / "agent-0.lock").unlink()
-    else:
-        slot.socket.unlink()
-    if taken == "replaced":
-        listening(slot.socket)
-    assert not slot.in_place()
     slot.release()
 
 

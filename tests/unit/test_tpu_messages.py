@@ -1,15 +1,9 @@
 """Messages of the TPU runtime, as they may come."""
 
-import random
-from collections.abc import Callable
-from contextlib import suppress
-
 import pytest
 
-from jaxmon.errors import WireError
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, measures
-from tests.fakes.tpu import encoding, shapes
 from tests.helpers.traces import double, field, packed
 
 
@@ -74,26 +68,3 @@ def test_long_names_do_not_fit() -> None:
 
     assert max(map(len, NAMES)) <= tpu_messages.LONGEST_NAME
     assert len(set(NAMES)) == len(NAMES)
-
-
-@pytest.mark.parametrize(
-    "read", [tpu_messages.measures, tpu_messages.names, tpu_messages.core_states]
-)
-def test_garbage_is_refused_or_empty(read: Callable[[bytes], object]) -> None:
-    """Nothing but our own error leaves the reader, whatever bytes come."""
-    chance = random.Random(7)  # noqa: S311 - chooses bytes, no secret
-    whole = shapes.multislice(shapes.host("7x"))
-    seeds = [
-        field(1, b"".join(field(3, encoding.measure(one)) for one in several))
-        for several in whole["metrics"].values()
-    ]
-    seeds.append(
-        b"".join(field(2, field(2, encoding.state(one))) for one in whole["states"])
-    )
-    for _ in range(3000):
-        raw = bytearray(chance.choice(seeds)[:400])
-        for _ in range(chance.randrange(4)):
-            if raw:
-                raw[chance.randrange(len(raw))] = chance.randrange(256)
-        with suppress(WireError):
-            read(bytes(raw[: chance.randrange(len(raw) + 1)]))

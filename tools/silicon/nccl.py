@@ -41,11 +41,11 @@ def measure_ras(place: Path) -> Measured:
         time.sleep(0.2)
     for json in (True, False):
         try:
-            reply = client.query(there, seconds=12, max_bytes=MOST, json=json)
+            body, is_json = client.query(there, seconds=12, max_bytes=MOST, json=json)
         except FetchError as error:
-            reply = client.Reply(repr(error).encode(), json=False)
-        name = f"ras.{'json' if reply.json else 'txt'}"
-        (place / name).write_bytes(reply.body)
+            body, is_json = repr(error).encode(), False
+        name = f"ras.{'json' if is_json else 'txt'}"
+        (place / name).write_bytes(body)
     collector = Nccl(os.environ.get("NCCL_RAS_ADDR", ADDRESS), chance=lambda *_: 1)
     page: list[Family] = []
     while not page and time.monotonic() < deadline + SECONDS:

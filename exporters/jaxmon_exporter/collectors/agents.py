@@ -77,22 +77,6 @@ def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
     taken.update(dict.fromkeys(names, who))
 
 
-def compatible(
-    page: list[Family], taken: dict[str, str]
-) -> tuple[list[Family], list[PageError]]:
-    """Return the families of *page* without names *taken*, and why not others."""
-    kept, errors = [], []
-    for family in page:
-        try:
-            if family.metric.name not in BY_NAME:
-                _reserve_names(family.metric, taken)
-        except PageError as error:
-            errors.append(error)
-        else:
-            kept.append(family)
-    return kept, errors
-
-
 def _check(family: Family) -> None:
     """Reject metrics that agents may not export, wrong types and duplicate series."""
     from jaxmon.exposition.parse import check_distribution  # noqa: PLC0415 - see above
@@ -120,8 +104,9 @@ def _problem(family: Family) -> str:  # noqa: PLR0911 - each check has its own t
         return f"{name} is a {family.metric.kind}; this sidecar has a {metric.kind}"
     if len(set(names)) < len(names):
         return f"{name} has a duplicate series"
-    if max(map(len, names), default=0) > _LONGEST_SERIES:
-        return f"{name} has a series of more than {_LONGEST_SERIES} characters"
+    most = _LONGEST if name in _BORROWED else _LONGEST_SERIES
+    if max(map(len, names), default=0) > most:
+        return f"{name} has a series of more than {most} characters"
     return ""
 
 
@@ -131,9 +116,6 @@ def _check_devices(family: Family) -> None:
 
     metric = family.metric
     for name, _ in family.samples:
-        if len(name) > _LONGEST:
-            msg = f"{metric.name} has a series of more than {_LONGEST} characters"
-            raise PageError(msg)
         if not polling.device_of(name):
             msg = f"{metric.name} does not start with a device uuid"
             raise PageError(msg)
@@ -360,7 +342,8 @@ class Agents(polling.Collector):
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
         for worker, page in self._ended.merged(served, slots):
-            found += polling.unowned(self._compatible(worker, page, taken), owned)
+            kept = list(self._compatible(worker, page, taken))
+            found += polling.unowned(kept, owned)
         ends = self._series.families(slots, up=responded, unheard=unheard)
         return [*found, *ends, polling.partial_failures(self.name, self._failures)]
 
@@ -383,14 +366,13 @@ class Agents(polling.Collector):
             except FetchError as error:
                 slot = slots.get(worker)
                 stopped = slot is not None and slot.ended and slot.ended.stop
-                if error.reason == fetch.LEFT or (  # in order, since we looked
-                    error.reason == fetch.GONE and stopped
-                ):
+                is_dead = error.reason == fetch.GONE
+                if error.reason == fetch.LEFT or (is_dead and stopped):  # in order
                     self._troubles.pop(worker, None)
                     del pages[worker]
                     continue
                 self._trouble(worker, error.reason, error)
-                if error.reason == fetch.GONE:
+                if is_dead:
                     unheard.add(worker)
             except PageError as error:
                 self._trouble(worker, BAD_PAGE, error)
@@ -405,20 +387,17 @@ class Agents(polling.Collector):
         try:
             found = rundir.sockets(self._run_dir)
         except OSError as error:
-            message = (
-                f"{lead}: {error.strerror}; run as the agents' user or set --run-dir"
-            )
-            reason = "run_dir"
+            advice = "run as the agents' user or set --run-dir"
+            reason, message = "run_dir", f"{lead}: {error.strerror}; {advice}"
             raise polling.CollectorUnavailable(reason, message, costly=False) from error
         if not found and not os.path.lexists(self._run_dir):
+            reason = polling.NO_RUN_DIR
             message = (
                 f"{lead} does not exist: no agent has run here yet, or it was removed "
                 "(running agents recreate it within seconds); if agents use another "
                 "directory, set --run-dir"
             )
-            raise polling.CollectorUnavailable(
-                polling.NO_RUN_DIR, message, costly=False
-            )
+            raise polling.CollectorUnavailable(reason, message, costly=False)
         return found
 
     def _slots(self, refused: dict[str, str] | None = None) -> dict[str, SlotEnds]:
@@ -429,14 +408,18 @@ class Agents(polling.Collector):
 
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]
-    ) -> list[Family]:
-        """Return the families of *page* without conflicts with earlier agents."""
-        kept, errors = compatible(page, taken)
-        self._failures[CONFLICT] += len(errors)
-        if errors and not self._conflicting:
-            self._conflicting = True
-            log.warning("agent %s: dropped: %s", worker, errors[0])
-        return kept
+    ) -> Iterator[Family]:
+        for family in page:
+            try:
+                if family.metric.name not in BY_NAME:
+                    _reserve_names(family.metric, taken)
+            except PageError as error:
+                self._failures[CONFLICT] += 1
+                if not self._conflicting:
+                    self._conflicting = True
+                    log.warning("agent %s: dropped: %s", worker, error)
+            else:
+                yield family
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
         """Count a failure, log it if it is new; a process that exited is none."""

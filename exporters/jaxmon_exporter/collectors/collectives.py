@@ -14,7 +14,6 @@ import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
@@ -27,10 +26,10 @@ from jaxmon_exporter.polling import Clock
 # Times from the processor are those of launches, or of polls; Inspector itself drops
 # such records by default since 2.30.3.
 _BY_GPU = "kernel_gpu"
-_MICROSECONDS, _GIGABYTES = 1e-6, 1e9
+_GIGABYTES = 1e9
 _MOST_RANKS = 1 << 20
 _MOST_BYTES = 1 << 60
-_MOST_SECONDS = 1e5
+_MOST_MICROSECONDS = 10**11
 # No bus has a petabyte per second.
 _MOST_BANDWIDTH = 1e15
 _MOST_NUMBER = 1 << 63
@@ -95,10 +94,10 @@ def _record(found: Any) -> CollectiveRecord | None:
         return None
     ranks = _whole(header["n_ranks"], 1, _MOST_RANKS)
     kind = of[prefix]
-    seconds = _whole(of[f"{prefix}_exec_time_us"], 0, 10**11) * _MICROSECONDS
-    bandwidth = _real(of[f"{prefix}_busbw_gbs"]) * _GIGABYTES
-    if seconds > _MOST_SECONDS or bandwidth > _MOST_BANDWIDTH:
-        msg = "implausible time or bandwidth"
+    seconds = _whole(of[f"{prefix}_exec_time_us"], 0, _MOST_MICROSECONDS) / 1e6
+    bandwidth = of[f"{prefix}_busbw_gbs"] * _GIGABYTES
+    if not 0 <= bandwidth <= _MOST_BANDWIDTH:
+        msg = "implausible bandwidth"
         raise ValueError(msg)
     return CollectiveRecord(
         str(header["id"])[:_LONGEST],
@@ -119,13 +118,6 @@ def _whole(value: object, least: int, most: int) -> int:
         msg = f"{str(value)[:_LONGEST]} is not a number from {least} to {most}"
         raise ValueError(msg)
     return value
-
-
-def _real(value: object) -> float:
-    if isinstance(value, (int, float)) and isfinite(value) and value >= 0:
-        return float(value)
-    msg = f"{str(value)[:_LONGEST]} is no bandwidth"
-    raise ValueError(msg)
 
 
 _METRICS = (
@@ -193,17 +185,12 @@ class Tallies:
         for worker, tally in list(self._workers.items()):
             if tally.heard < since:
                 del self._workers[worker]
-        workers = self._workers.items()
-        rows = [
-            (name, *key, *of)
-            for name, tally in workers
-            for key, of in tally.sums.items()
-        ]
+        rows, missed = [], []
+        for name, tally in self._workers.items():
+            rows += [(name, *key, *of) for key, of in tally.sums.items()]
+            missed += [(name, *of) for of in tally.unrecorded.items()]
         for place, metric in enumerate(_METRICS, 3):
             yield family_of(metric, [(*row[:3], row[place]) for row in rows])
-        missed = [
-            (name, *of) for name, tally in workers for of in tally.unrecorded.items()
-        ]
         yield family_of(catalog.NCCL_UNRECORDED_COLLECTIVES, missed)
 
 
@@ -230,21 +217,18 @@ class _RankKey(NamedTuple):
         return self.communicator, self.ranks, self.collective, self.size
 
 
-class _WindowSums(NamedTuple):
-    """Sums by rank: collectives launched, recorded, seconds, and squares."""
-
-    seconds: float
-    sums: dict[_RankKey, list[float]]
-
-
 class RecentCollectives:
     """Keeps the sums of the last three windows of ten seconds or more."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began = clock()
+        # By rank: collectives launched, recorded, seconds, and squares.
         self._sums: dict[_RankKey, list[float]] = {}
-        self._windows: deque[_WindowSums] = deque(maxlen=_WINDOWS)
+        # The seconds of each, and its sums.
+        self._windows: deque[tuple[float, dict[_RankKey, list[float]]]] = deque(
+            maxlen=_WINDOWS
+        )
 
     def add(
         self, process: InspectedProcess, record: CollectiveRecord, launched: int
@@ -267,16 +251,16 @@ class RecentCollectives:
         """Begin another window, if this one is long enough."""
         now = self._clock()
         if now - self._began >= _LEAST_SECONDS:
-            self._windows.appendleft(_WindowSums(now - self._began, self._sums))
+            self._windows.appendleft((now - self._began, self._sums))
             self._began, self._sums = now, {}
 
     def describe(self) -> InspectedCollectives | None:
         """Return the windows of the slowest collectives, newest first."""
-        windows = list(self._windows)
+        windows = [sums for _, sums in self._windows]
         if len(windows) < _WINDOWS:
             return None
-        newest = windows[0].sums
-        keys = [key for key in newest if all(key in window.sums for window in windows)]
+        newest = windows[0]
+        keys = [key for key in newest if all(key in sums for sums in windows)]
         if not keys:
             return None
         # Not by the seconds of each rank: the last one has fewest.
@@ -285,11 +269,10 @@ class RecentCollectives:
             spent[key.compared] += newest[key][2]
         keys.sort(key=lambda key: (spent[key.compared], key.compared), reverse=True)
         return InspectedCollectives(
-            seconds=tuple(window.seconds for window in windows),
+            seconds=tuple(seconds for seconds, _ in self._windows),
             ranks=tuple(
                 CommunicatorRank(
-                    *key,
-                    tuple(CollectiveTimes(*window.sums[key]) for window in windows),
+                    *key, tuple(CollectiveTimes(*sums[key]) for sums in windows)
                 )
                 for key in keys[:_MOST_ROWS]
             ),

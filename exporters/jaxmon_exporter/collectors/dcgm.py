@@ -22,9 +22,8 @@ from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.client import Route, UnreachableError
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
-from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.stream import Bounds, TooLargeError
-from jaxmon.host.http.urls import parts_of, shown, target_of
+from jaxmon.host.http.urls import Secrets, parts_of, shown, target_of
 from jaxmon_exporter import polling
 from jaxmon_exporter.dcgm_fields import READ
 
@@ -106,11 +105,8 @@ def lines(page: bytes, wanted: Container[str]) -> Iterator[DcgmValue | None]:
         if line.startswith(b"DCGM_"):
             field, brace, _ = line.partition(b"{")
             name = field.decode("ascii", "replace")
-            yield (
-                DcgmValue(name, {}, None)
-                if brace and name not in wanted
-                else _line(line)
-            )
+            is_other = brace and name not in wanted
+            yield DcgmValue(name, {}, None) if is_other else _line(line)
 
 
 def _line(line: bytes) -> DcgmValue | None:
@@ -205,9 +201,7 @@ class Dcgm(polling.Collector):
                 "URL of a dcgm-exporter, or wait if it is reloading"
             )
             raise polling.CollectorUnavailable(reason, message, [failures])
-        info = Family(
-            ACCELERATOR_INFO, [(info_series, 1.0) for info_series in gpus.values()]
-        )
+        info = Family(ACCELERATOR_INFO, [(name, 1.0) for name in gpus.values()])
         return [info, *found.values(), failures]
 
     def _page(self) -> bytes:
@@ -228,12 +222,10 @@ class Dcgm(polling.Collector):
 def _gpu(line: DcgmValue) -> str | None:
     """Return the GPU of a value; `None` for a virtual GPU's or a link's."""
     labels = line.labels
-    if "vgpu" in labels or "nvlink" in labels:
-        return None
-    if not _NUMBER.fullmatch(labels.get("GPU_I_ID", "")):
-        return None
-    uuid = labels.get("UUID", "")
-    return uuid if _UUID.fullmatch(uuid) else None
+    uuid, instance = labels.get("UUID", ""), labels.get("GPU_I_ID", "")
+    whole = "vgpu" not in labels and "nvlink" not in labels
+    is_known = whole and _NUMBER.fullmatch(instance) and _UUID.fullmatch(uuid)
+    return uuid if is_known else None
 
 
 def _info(uuid: str, line: DcgmValue) -> str:

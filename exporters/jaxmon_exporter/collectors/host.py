@@ -45,17 +45,14 @@ class Host(Collector):
 
     def collect(self) -> Iterable[Family]:
         """Read the kernel's files once; takes a fraction of a millisecond."""
-        yield from self._load()
-        yield from self._cpu_and_memory()
-        yield self._pressure()
-        yield from self._network()
-        yield from self._disks()
-
-    def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():
             yield gauge(catalog.HOST_CPUS, cpus)
         if load := _read(self._root / "proc/loadavg").split():
             yield gauge(catalog.HOST_LOAD_1M, float(load[0]))
+        yield from self._cpu_and_memory()
+        yield self._pressure()
+        yield from self._network()
+        yield from self._disks()
 
     def _cpu_and_memory(self) -> Iterator[Family]:
         import psutil  # noqa: PLC0415 - not where this is switched off
@@ -104,7 +101,6 @@ class Host(Collector):
             yield by_label(metric, {card: both[place] for card, both in found.items()})
 
     def _find_cards(self, net: Path) -> None:
-        """Find the network cards, again whenever an interface appears or disappears."""
         try:
             interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
         except OSError:

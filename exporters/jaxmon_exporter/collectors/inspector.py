@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from jaxmon.exposition.families import Family
 from jaxmon.facts import responses
@@ -56,13 +57,8 @@ class _InspectedFile:
             self.offset, self.inside = size - 1, True
 
 
-class _Growing(NamedTuple):
-    """A file that has bytes that were not read."""
-
-    path: str
-    key: _Key
-    file: _InspectedFile
-    appended: int
+_Growing: TypeAlias = tuple[int, str, _Key, _InspectedFile]
+"""How much was appended to a file, its path, and what is known of it."""
 
 
 class Directory:
@@ -72,8 +68,10 @@ class Directory:
     more, the newest of those that have most.
     """
 
-    def __init__(self, path: Path, host: str, *, budget: int) -> None:
-        self.failures: Counter[str] = Counter()
+    def __init__(
+        self, path: Path, host: str, failures: Counter[str], budget: int
+    ) -> None:
+        self._failures = failures
         self._path = path
         of = ".{1,255}" if host == "*" else re.escape(host)
         self._name = re.compile(f"({of}){_NAME}", re.DOTALL)
@@ -93,8 +91,8 @@ class Directory:
         growing = self._growing()
         left = self._budget
         # What those with little leave is shared by the others.
-        growing.sort(key=lambda file: file.appended)
-        for number, (path, key, file, appended) in enumerate(growing):
+        growing.sort(key=itemgetter(0))
+        for number, (appended, path, key, file) in enumerate(growing):
             share = left // (len(growing) - number)
             left -= min(appended, share)
             try:
@@ -103,7 +101,7 @@ class Directory:
             except FileNotFoundError:
                 continue
             except OSError:
-                self.failures[UNREADABLE] += 1
+                self._failures[UNREADABLE] += 1
 
     def _growing(self) -> list[_Growing]:
         growing: list[_Growing] = []
@@ -118,7 +116,7 @@ class Directory:
                 except OSError:
                     continue
                 if not stat.S_ISREG(status.st_mode):
-                    self.failures[NOT_A_FILE] += 1
+                    self._failures[NOT_A_FILE] += 1
                     continue
                 process = collectives.InspectedProcess(match[1], int(match[2]))
                 key = process, status.st_ino
@@ -134,9 +132,9 @@ class Directory:
                 # All of it, if it was truncated meanwhile.
                 before = file.offset if file.offset <= status.st_size else 0
                 if appended := status.st_size - before:
-                    growing.append(_Growing(entry.path, key, file, appended))
+                    growing.append((appended, entry.path, key, file))
             more = next(named, None) or next(entries, None)
-            self.failures[TOO_MANY] += more is not None
+            self._failures[TOO_MANY] += more is not None
         self._first, self.processes = False, processes
         for key in list(self._files)[:-_MOST_FILES]:
             del self._files[key]
@@ -159,7 +157,7 @@ class Directory:
     ) -> Iterator[bytes]:
         _rewind(descriptor, file)
         if size - file.offset > budget:
-            self.failures[BEHIND] += 1
+            self._failures[BEHIND] += 1
             file.ignore(size - budget)
         while file.offset < size:
             most = min(_LONGEST_LINE, size - file.offset)
@@ -174,7 +172,7 @@ class Directory:
                 file.offset, file.inside = file.offset + end, False
                 yield from filter(None, (line.lstrip(b"\0") for line in lines))
             else:
-                self.failures[LONG_LINE] += not file.inside
+                self._failures[LONG_LINE] += not file.inside
                 file.offset, file.inside = file.offset + len(piece), True
 
 
@@ -220,11 +218,11 @@ class Inspector(polling.Collector):
         self.interval = interval
         self._path = directory
         self._host = host or os.uname().nodename
-        self._directory = Directory(directory, self._host, budget=budget)
+        self._failures = Counter(dict.fromkeys(_REASONS, 0))
+        self._directory = Directory(directory, self._host, self._failures, budget)
         self._owners = _Owners(run_dir, clock)
         self._tallies = collectives.Tallies(clock)
         self._recent = collectives.RecentCollectives(clock)
-        self._bad = Counter(dict.fromkeys(_REASONS, 0))
         self._found: tuple[InspectedCollectives | None, float] = None, 0.0
         self._clock = clock
 
@@ -245,16 +243,13 @@ class Inspector(polling.Collector):
         self._found = self._recent.describe(), self._clock()
         counters = list(self._tallies.families())
         if not processes and not self._tallies:
-            raise polling.CollectorUnavailable(
-                polling.NO_JOB, self._no_job(), costly=False
+            message = (
+                f"no file of host {self._host} in {self._path}: no job here has "
+                "NCCL_INSPECTOR_ENABLE=1 and an NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_"
+                "MICROSECONDS, or its directory or host name is another"
             )
-        failures = self._bad + self._directory.failures
-        return [
-            *counters,
-            polling.partial_failures(
-                self.name, {reason: failures[reason] for reason in _REASONS}
-            ),
-        ]
+            raise polling.CollectorUnavailable(polling.NO_JOB, message, costly=False)
+        return [*counters, polling.partial_failures(self.name, self._failures)]
 
     def found(self) -> InspectedCollectives | None:
         """Return by what ranks are compared, `None` if unknown; from other threads."""
@@ -266,19 +261,12 @@ class Inspector(polling.Collector):
         try:
             record = collectives.parse(line)
         except collectives.BrokenRecordError:
-            self._bad[BAD_RECORD] += 1
+            self._failures[BAD_RECORD] += 1
             return
         if record is not None:
             worker = self._owners.worker(process)
             launched = self._tallies.add(worker, process, record)
             self._recent.add(process, record, launched if record.sampled else 1)
-
-    def _no_job(self) -> str:
-        return (
-            f"no file of host {self._host} in {self._path}: no job here has "
-            "NCCL_INSPECTOR_ENABLE=1 and an NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_"
-            "MICROSECONDS, or its directory or host name is another"
-        )
 
 
 class _Owners:
@@ -322,10 +310,8 @@ class _Owners:
             max_total=_MOST_TOTAL,
         )
         for worker, answer in found.items():
-            try:
+            with suppress(FetchError):
                 rank = responses.decoded(answer)
-            except FetchError:
-                continue
-            host, pid = rank.get("host"), rank.get("pid")
-            if isinstance(host, str) and isinstance(pid, int):
-                self._workers[collectives.InspectedProcess(host, pid)] = worker
+                host, pid = rank.get("host"), rank.get("pid")
+                if isinstance(host, str) and isinstance(pid, int):
+                    self._workers[collectives.InspectedProcess(host, pid)] = worker

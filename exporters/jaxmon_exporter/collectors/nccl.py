@@ -16,11 +16,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.catalog.values import (
-    NCCL_COMMUNICATOR_STATES,
-    NCCL_FAULTS,
-    NCCL_PROCESS_STATES,
-)
 from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
@@ -53,13 +48,6 @@ Place: TypeAlias = tuple[str, int]
 """A host and a port."""
 
 
-class Reply(NamedTuple):
-    """What RAS returned to ``STATUS``."""
-
-    body: bytes
-    json: bool
-
-
 def place_of(address: str) -> Place:
     """Return host and port of *address*, as in ``NCCL_RAS_ADDR``, or `ValueError`."""
     host, _, port = address.rpartition(":")
@@ -90,8 +78,13 @@ def found(place: Place) -> Place | None:
     return None
 
 
-def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
-    """Return the status of the job, in *seconds* and *max_bytes*, or `FetchError`."""
+def query(
+    place: Place, *, seconds: float, max_bytes: int, json: bool = True
+) -> tuple[bytes, bool]:
+    """
+    Return the status of the job, and whether it is JSON, in *seconds* and *max_bytes*;
+    or raise a `FetchError`.
+    """
     try:
         with _greeted(place, max_bytes) as (stream, bounds):
             bounds.extend(seconds)
@@ -101,15 +94,13 @@ def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) ->
     except TooLargeError as error:
         raise FetchError(TOO_LARGE, str(error)) from error
     except ConnectionRefusedError as error:
-        message = "no process listens there"
-        raise FetchError(GONE, message) from error
+        raise FetchError(GONE, "no process listens there") from error
     except OSError as error:
         raise FetchError(BROKEN, f"connection failed: {error}") from error
 
 
 @contextmanager
 def _greeted(place: Place, max_bytes: int) -> Iterator[tuple[Stream, Bounds]]:
-    """Connect to one that responds."""
     for left in reversed(range(_GREETINGS)):
         bounds = Bounds(_GREETING_SECONDS, max_bytes)
         with connected(place, bounds) as stream:
@@ -126,7 +117,7 @@ def _greeted(place: Place, max_bytes: int) -> Iterator[tuple[Stream, Bounds]]:
             return
 
 
-def _status(stream: Stream, *, json: bool) -> Reply:
+def _status(stream: Stream, *, json: bool) -> tuple[bytes, bool]:
     stream.sendall(_TIMEOUT)
     if (line := _line(stream)) != b"OK\n":
         _reject(line)
@@ -138,7 +129,7 @@ def _status(stream: Stream, *, json: bool) -> Reply:
             if not line.startswith(b"ERROR: "):
                 _reject(line)
     stream.sendall(_STATUS)
-    return Reply(stream.makefile("rb").read(), json)
+    return stream.makefile("rb").read(), json
 
 
 def _line(stream: Stream) -> bytes:
@@ -187,8 +178,6 @@ class _Stuck(NamedTuple):
 
 
 class _LatestReply(NamedTuple):
-    """What the last query returned, and when."""
-
     report: RasReport
     stuck: _Stuck
     taken: float
@@ -234,8 +223,7 @@ class Nccl(Collector):
     def collect(self) -> Iterable[Family]:
         """Query RAS, or return what it returned last."""
         if (place := found(self._place)) is None:
-            self._forget()
-            raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
+            raise self._no_job()
         if self._pause is None:
             self._pause = self._chance(0, _AT_FIRST)
         if self._pause:
@@ -269,10 +257,7 @@ class Nccl(Collector):
             report = self._report(place)
         except FetchError as error:
             if error.reason == GONE:
-                self._forget()
-                raise CollectorUnavailable(
-                    NO_JOB, self._no_job(), costly=False
-                ) from error
+                raise self._no_job() from error
             if error.reason == TOO_LARGE:
                 self._json = False
             message = f"NCCL's RAS at {self._address}: {error}"
@@ -300,49 +285,44 @@ class Nccl(Collector):
         )
 
     def _report(self, place: Place) -> RasReport:
-        reply = query(
+        body, is_json = query(
             place, seconds=self._seconds, max_bytes=self._max_bytes, json=self._json
         )
         # Few hosts have such a job.
         from jaxmon_exporter.collectors import ras_replies as replies  # noqa: PLC0415 - see above
 
-        parse = replies.parse_json if reply.json else replies.parse_text
         try:
-            return parse(reply.body)
+            return (replies.parse_json if is_json else replies.parse_text)(body)
         except replies.BrokenReplyError as error:
-            message = (
-                f"{self._address}: {error}; set NCCL_RAS_ADDR to where RAS listens"
-            )
+            advice = "set NCCL_RAS_ADDR to where RAS listens"
+            message = f"{self._address}: {error}; {advice}"
             raise CollectorUnavailable(NOT_RAS, message) from error
 
-    def _forget(self) -> None:
+    def _no_job(self) -> CollectorUnavailable:
+        """Forget what was known of a job, and return what to raise."""
         self._latest = self._pause = None
         self._json = True
         self._counts = {}
-
-    def _no_job(self) -> str:
-        return (
+        message = (
             f"no process listens at {self._address}: no job on this host uses NCCL "
             "2.24 or later, or its NCCL_RAS_ADDR is another, or NCCL_RAS_ENABLE is 0"
         )
+        return CollectorUnavailable(NO_JOB, message, costly=False)
 
     def _families(self, latest: _LatestReply) -> Iterator[Family]:
         report, stuck = latest.report, latest.stuck
         yield gauge(catalog.NCCL_INFO, 1, report.version, report.cuda, report.driver)
-        yield _by(catalog.NCCL_PROCESSES, report.processes, NCCL_PROCESS_STATES)
+        yield _by_value(catalog.NCCL_PROCESSES, report.processes)
         yield gauge(catalog.NCCL_GPUS, report.gpus)
         yield gauge(catalog.NCCL_NODES, report.nodes)
-        yield _by(
-            catalog.NCCL_COMMUNICATORS, report.communicators, NCCL_COMMUNICATOR_STATES
-        )
+        yield _by_value(catalog.NCCL_COMMUNICATORS, report.communicators)
         faults = report.faults + Counter(stuck=stuck.communicators)
-        yield _by(catalog.NCCL_FAULTY_COMMUNICATORS, faults, NCCL_FAULTS)
+        yield _by_value(catalog.NCCL_FAULTY_COMMUNICATORS, faults)
         yield gauge(catalog.NCCL_LAGGING_RANKS, stuck.lagging)
         # One sidecar of a job names who is behind.
         if latest.here is not False:
             yield from _named(report, stuck)
-        age = self._clock() - latest.taken
-        yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, age)
+        yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, self._clock() - latest.taken)
         yield gauge(catalog.NCCL_COLLECTION_SECONDS, report.seconds)
         yield gauge(catalog.NCCL_COLLECTION_TIMEOUTS, report.timeouts)
 
@@ -353,7 +333,8 @@ def _chance(least: int, most: int) -> int:
     return randint(least, most)  # noqa: S311 - no secret
 
 
-def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:
+def _by_value(metric: catalog.Metric, counts: Counter[str]) -> Family:
+    ((_, values),) = metric.values
     return by_label(metric, {value: float(counts[value]) for value in values})
 
 
@@ -363,9 +344,10 @@ def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
     for lagging in stuck.behind:
         rank = (lagging.host, lagging.rank)
         lags[rank] = max(lagging.lag, lags.get(rank, 0))
-    worst = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:_NAMED]
-    if worst:
-        yield by_label(catalog.NCCL_RANK_LAG, dict(worst))
-    hosts = sorted(report.missing.items(), key=lambda host: (-host[1], host[0]))
-    if hosts:
-        yield by_label(catalog.NCCL_MISSING_PROCESSES, dict(hosts[:_NAMED]))
+    missing = Counter(process.host for process in report.absent)
+    for metric, counts in (
+        (catalog.NCCL_RANK_LAG, lags),
+        (catalog.NCCL_MISSING_PROCESSES, missing),
+    ):
+        if worst := sorted(counts.items(), key=lambda row: (-row[1], row[0])):
+            yield by_label(metric, dict(worst[:_NAMED]))

@@ -57,11 +57,6 @@ class RasReport(NamedTuple):
     timeouts: int
 
     @property
-    def missing(self) -> Counter[str]:
-        """Return the number of processes that are *absent*, by host."""
-        return Counter(process.host for process in self.absent)
-
-    @property
     def lost(self) -> int:
         """Processes that do not respond or are dead."""
         return self.processes["unresponsive"] + self.processes["dead"]
@@ -113,7 +108,7 @@ def _json_report(reply: Mapping[str, Any]) -> RasReport:
         version=_text(reply["nccl_version"]),
         cuda=cuda_version(_number(reply["cuda_runtime_version"])),
         driver=cuda_version(_number(reply["cuda_driver_version"])),
-        processes=job.processes(),
+        processes=Counter(job.states.values()),
         gpus=len(job.gpus),
         nodes=len({process[0] for process in job.states}),
         absent=job.missing(),
@@ -127,8 +122,6 @@ def _json_report(reply: Mapping[str, Any]) -> RasReport:
 
 
 class _JobProcesses:
-    """The processes of all communicators, each once."""
-
     def __init__(self) -> None:
         self.states: dict[_Process, str] = {}
         self.gpus: set[_Process] = set()
@@ -136,11 +129,9 @@ class _JobProcesses:
     def add(self, ranks: Iterable[Any], missing: Iterable[Any]) -> int:
         """Add the ranks of a communicator; return how many are lost."""
         for rank in ranks:
-            process = self._seen(rank)
-            self.states.setdefault(process, "responding")
+            self.states.setdefault(self._seen(rank), "responding")
         lost = 0
         for rank in missing:
-            process = self._seen(rank)
             status = rank["status"]
             # Otherwise it responds, and is no member any more, or not yet.
             state = "responding"
@@ -149,7 +140,7 @@ class _JobProcesses:
             elif status["unresponsive"]:
                 state = "unresponsive"
             lost += state != "responding"
-            self.states[process] = state
+            self.states[self._seen(rank)] = state
         return lost
 
     def _seen(self, rank: Mapping[str, Any]) -> _Process:
@@ -158,9 +149,6 @@ class _JobProcesses:
         process = (host, pid) if pid >= 0 else (host, pid, _number(rank["rank"]))
         self.gpus.add((*process, _number(device)))
         return process
-
-    def processes(self) -> Counter[str]:
-        return Counter(self.states.values())
 
     def missing(self) -> tuple[MissingProcess, ...]:
         return tuple(
@@ -218,11 +206,7 @@ def _uneven_counts(
 
 
 def _first_host(communicators: Iterable[Any]) -> str:
-    largest = max(
-        communicators,
-        key=lambda communicator: _number(communicator["size"]),
-        default=None,
-    )
+    largest = max(communicators, key=lambda of: _number(of["size"]), default=None)
     if largest is None or not largest["ranks"]:
         return ""
     return _text(min(largest["ranks"], key=lambda rank: _number(rank["rank"]))["host"])
@@ -265,12 +249,8 @@ _MEMBER = rf"  Rank (\d{{1,9}}){_ON}"
 _STATES = {"NOCOMM": "unknown"}
 
 
-class _NamedRank(NamedTuple):
-    """A rank with its host and process, ``""`` and -1 if unknown."""
-
-    host: str
-    rank: int
-    pid: int
+# A rank with its host and process, ``""`` and -1 if unknown.
+_NamedRank: TypeAlias = tuple[str, int, int]
 
 
 class _Group(NamedTuple):
@@ -301,15 +281,12 @@ def parse_text(body: bytes) -> RasReport:
         for fault in group[3].lower().split(","):
             if fault != "ok":
                 faults[fault] += number
+    responding = max(0, processes - unheard - dead)
     return RasReport(
         version=version[1],
         cuda=cuda_version(runtime),
         driver=cuda_version(driver),
-        processes=Counter(
-            responding=max(0, processes - unheard - dead),
-            unresponsive=unheard,
-            dead=dead,
-        ),
+        processes=Counter(responding=responding, unresponsive=unheard, dead=dead),
         gpus=gpus,
         nodes=nodes,
         absent=tuple(_missing_processes(lines)),
@@ -333,7 +310,6 @@ def _first(pattern: str, lines: list[str], *default: str) -> tuple[str, ...]:
 
 
 def _missing_processes(lines: list[str]) -> Iterator[MissingProcess]:
-    """Yield the processes that are named below a number of those that are missing."""
     state = "unresponsive"
     for line in lines:
         if re.fullmatch(_UNHEARD, line):
@@ -358,10 +334,9 @@ def _size(lines: list[str]) -> tuple[int, int, int]:
 
 
 def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
-    """Return the communicators whose ranks have launched different numbers."""
-    for key, block in _blocks(lines):
+    for head, block in _parts(_BLOCK, lines):
         kinds = [kind for _, part in _parts(_KIND, block) if (kind := _groups(part))]
-        if not kinds:  # different states only
+        if head[2] != "MISMATCH" or not kinds:  # different states only
             continue
         behind: dict[_NamedRank, int] = {}
         lagging = 0
@@ -375,34 +350,23 @@ def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
                     lag = most - group.launched
                     behind[rank] = max(lag, behind.get(rank, 0))
         named = tuple(
-            LaggingRank(rank.host, rank.pid, rank.rank, lag)
-            for rank, lag in behind.items()
+            LaggingRank(host, pid, rank, lag)
+            for (host, rank, pid), lag in behind.items()
         )
         counts = tuple(
             tuple((group.launched, group.ranks) for group in groups) for groups in kinds
         )
-        yield UnevenCommunicator(key, counts, lagging, named)
+        yield UnevenCommunicator(head[1], counts, lagging, named)
 
 
-def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    for head, block in _parts(_BLOCK, lines):
-        if head[2] == "MISMATCH":
-            yield head[1], block
-
-
-def _parts(pattern: str, lines: list[str]) -> Iterator[tuple[re.Match[str], list[str]]]:
-    """Return each line that matches, with those up to the next."""
-    head: re.Match[str] | None = None
-    part: list[str] = []
+def _parts(pattern: str, lines: list[str]) -> list[tuple[re.Match[str], list[str]]]:
+    found: list[tuple[re.Match[str], list[str]]] = []
     for line in lines:
-        if found := re.fullmatch(pattern, line):
-            if head is not None:
-                yield head, part
-            head, part = found, []
-        else:
-            part.append(line)
-    if head is not None:
-        yield head, part
+        if head := re.fullmatch(pattern, line):
+            found.append((head, []))
+        elif found:
+            found[-1][1].append(line)
+    return found
 
 
 def _groups(part: list[str]) -> list[_Group]:
@@ -411,9 +375,9 @@ def _groups(part: list[str]) -> list[_Group]:
         if found := re.fullmatch(_RANKS, line):
             groups.append(_Group(int(found[2] or 0), int(found[1]), []))
         elif found := re.fullmatch(_RANK, line):
-            named = _NamedRank(found[4] or "", int(found[1]), int(found[3] or -1))
+            named = (found[4] or "", int(found[1]), int(found[3] or -1))
             groups.append(_Group(int(found[2] or 0), 1, [named]))
         elif groups and (found := re.fullmatch(_MEMBER, line)):
-            named = _NamedRank(found[3] or "", int(found[1]), int(found[2] or -1))
+            named = (found[3] or "", int(found[1]), int(found[2] or -1))
             groups[-1].named.append(named)
     return groups

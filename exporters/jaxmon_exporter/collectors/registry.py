@@ -1,16 +1,14 @@
 """
 The collectors of the sidecar, in one list.
 
-A collector takes plain arguments; this module maps options to them, and lists the
-libraries it needs. Its module is imported when it is created, so that a disabled one
-costs nothing.
+A collector takes plain arguments; this module maps options to them. Its module is
+imported when it is created, so that a disabled one costs nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -43,7 +41,6 @@ class CollectorEntry(NamedTuple):
     arguments: Callable[[SidecarOptions, GiveUp], dict[str, Any] | None]
     missing: Missing = lambda: None
     deadline: float = 5.0
-    library: str = ""
     fills_gaps: bool = False
 
     def make(self, options: SidecarOptions, give_up: GiveUp) -> Collector | None:
@@ -120,16 +117,12 @@ LISTED = (
     CollectorEntry(
         *("host", "host:Host"),
         lambda of, _: {"interval": of.host_interval, "directories": of.disks},
-        library="psutil",
     ),
-    CollectorEntry(
-        *("nvml", "nvidia.collector:NvidiaGpus", _nvml, _no_driver), library="pynvml"
-    ),
+    CollectorEntry("nvml", "nvidia.collector:NvidiaGpus", _nvml, _no_driver),
     CollectorEntry(
         *("gpm", "nvidia.gpm:Gpm"),
         lambda of, _: {"interval": of.gpm_interval, "all_rates": of.compat == "dcgm"},
         _no_driver,
-        library="pynvml",
     ),
     CollectorEntry(
         *("tpu", "tpu.collector:Tpus", lambda of, _: {"interval": of.tpu_interval}),
@@ -165,23 +158,9 @@ def make(
     """Return the collectors that read a source, and those that fill gaps."""
     primary: list[Collector] = []
     secondary: list[Collector] = []
-    for entry in _enabled(options):
+    for entry in LISTED:
+        if entry.name in options.disabled:
+            continue
         if (collector := entry.make(options, give_up)) is not None:
             (secondary if entry.fills_gaps else primary).append(collector)
     return primary, secondary
-
-
-def load_libraries(options: SidecarOptions) -> None:
-    """
-    Load the collectors' libraries before their threads start: threads that import at
-    the same time take turns at every file, which costs a tenth of the startup time.
-    """
-    for entry in _enabled(options):
-        if entry.library and entry.missing() is None:
-            # Missing, or broken: its collector says so.
-            with contextlib.suppress(Exception, SystemExit):
-                import_module(entry.library)
-
-
-def _enabled(options: SidecarOptions) -> Iterator[CollectorEntry]:
-    return (entry for entry in LISTED if entry.name not in options.disabled)

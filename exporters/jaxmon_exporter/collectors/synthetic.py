@@ -83,8 +83,6 @@ _DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A jitted function of the synthetic program."""
-
     name: str
     rate: float
     shapes: int
@@ -102,9 +100,7 @@ _PEAK_FLOPS = 989.4e12
 FUNCTIONS = (
     _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0, 0.071, 0.46),
     _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0, 0.05, 0.38),
-    _Function(
-        "serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, 0.06, errors_per_hour=3
-    ),
+    _Function("serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, 0.06, 3),
     _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02, 0.41),
     _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7, 0.001),
 )
@@ -305,7 +301,6 @@ def _process(worker: int, elapsed: float) -> Iterator[Row]:
 
 
 def _counts(function: _Function, elapsed: float) -> tuple[int, int, int]:
-    """Return calls, recompiles and programs of *function*."""
     recompiles = math.floor(function.recompiles_per_hour * elapsed / 3600)
     calls = math.floor(function.rate * elapsed)
     return calls, recompiles, function.shapes + recompiles
@@ -344,10 +339,8 @@ def _histograms(worker: str, function: _Function, elapsed: float) -> Iterator[Fa
         labels, seconds = (function.name, phase), function.compile_seconds * share
         yield _histogram(catalog.COMPILE_SECONDS, programs, seconds, worker, *labels)
     # A call in three is sampled.
-    spent = function.execution_seconds
-    yield _histogram(
-        catalog.EXECUTION_SECONDS, calls // 3, spent, worker, function.name
-    )
+    names, spent = (worker, function.name), function.execution_seconds
+    yield _histogram(catalog.EXECUTION_SECONDS, calls // 3, spent, *names)
 
 
 def _filled(

@@ -26,7 +26,7 @@ from jaxmon.facts.reader import from_json, mapping
 from jaxmon.host import disclosure, rundir
 from jaxmon.host.formats.layout import clean
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.host.http.redaction import Secrets
+from jaxmon.host.http.urls import Secrets
 from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
 from jaxmon.screens.html.page import files_of

@@ -185,11 +185,11 @@ def build(
     Example:
       jaxmon dashboards build --out dashboards
     """
-    from jaxmon.host.files import generated as write
+    from jaxmon.host.files import whole
 
     files = shape.rendered(form)
     out = out or Path("dashboards" if form == "classic" else "dashboards-v2")
-    for path in write.write(out, files):
+    for path in whole.write_all(out, files):
         output.line(out / path)
 
 

@@ -34,7 +34,7 @@ def _observe_this_process(text: str) -> None:
     else:
         os.environ["PYTHONPATH"] = message["pythonpath"]
     from jaxmon.autostart import when_jax_is_imported  # noqa: PLC0415
-    from jaxmon.host.bootstrap.started import Started  # noqa: PLC0415
+    from jaxmon.host.bootstrap import Started  # noqa: PLC0415
 
     when_jax_is_imported(**message["settings"])
     Started().watch()

@@ -70,13 +70,13 @@ def read(
             require_regular(path, most=most)
         # What it was a moment ago it need not be now.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(number, "rb", buffering=0) as file:
+        with os.fdopen(number, "rb") as file:
             status = os.fstat(number)
             if pipe and stat.S_ISFIFO(status.st_mode):
                 raw = _from_pipe(number, most, clock)
             else:
                 _require_regular(status, most)
-                raw = _whole(file.fileno(), most)
+                raw = file.read(most + 1)
     except ConfigFileError:
         raise
     except (OSError, ValueError) as error:
@@ -96,16 +96,7 @@ def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
         raise ConfigFileError(msg, line=line) from error
 
 
-def _whole(number: int, most: int) -> bytes:
-    """Return all of the descriptor *number*, or a little more than *most* bytes."""
-    raw = bytearray()
-    while len(raw) <= most and (part := os.read(number, _CHUNK)):
-        raw += part
-    return bytes(raw)
-
-
 def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
-    """Return the same of a pipe."""
     raw, end = bytearray(), clock() + PIPE_SECONDS
     ready = select.poll()
     # Until a writer opens the pipe, read() returns an end of file; poll() waits.

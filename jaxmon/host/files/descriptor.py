@@ -65,7 +65,11 @@ class Descriptor:
     @property
     def is_ours(self) -> bool:
         """Whether it is open, and still the file that was opened; 2 µs."""
-        return bool(self._files) and _is_open(self._numbers[0], self._files[0])
+        try:
+            return bool(self._files) and _file_of(self._numbers[0]) == self._files[0]
+        except OSError as error:
+            interrupts.pass_on(error)
+            return False
 
     def fileno(self) -> int:
         """Return the number, for use at once, or raise a `DescriptorLostError`."""
@@ -195,14 +199,6 @@ def _socket_of(sock: socket.socket) -> tuple[int, int] | bytes:
     except OSError as error:  # not Linux, or no socket any more
         interrupts.pass_on(error)
         return _file_of(sock.fileno())
-
-
-def _is_open(number: int, file: tuple[int, int]) -> bool:
-    try:
-        return _file_of(number) == file
-    except OSError as error:
-        interrupts.pass_on(error)
-        return False
 
 
 _EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
 
@@ -57,7 +58,7 @@ def parse(
         value = json.loads(
             text,
             object_pairs_hook=_object,
-            parse_constant=_unknown if odd_numbers else _refuse,
+            parse_constant=(lambda _: None) if odd_numbers else _refuse,
             parse_float=_finite if odd_numbers else float,
             parse_int=_finite if odd_numbers else _integer,
         )
@@ -95,10 +96,8 @@ def _require_bounds(value: Any, most: int) -> None:
             if depth > most:
                 raise _too_deep(most)
             inner = item.values() if isinstance(item, dict) else item
-            waiting += [
-                (item, depth + 1) for item in inner if not isinstance(item, str)
-            ]
-        elif isinstance(item, float) and abs(item) > sys.float_info.max:
+            waiting += [(part, depth + 1) for part in inner if type(part) is not str]
+        elif isinstance(item, float) and not isfinite(item):
             msg = "not JSON: a number is too large"
             raise ValueError(msg)
 
@@ -119,15 +118,8 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _unknown(_: str) -> None:
-    return None
-
-
 def _finite(text: str) -> float | None:
-    if len(text) > sys.float_info.max_10_exp:
-        return None
-    number = float(text)
-    if abs(number) > sys.float_info.max:
+    if len(text) > sys.float_info.max_10_exp or not isfinite(number := float(text)):
         return None
     return int(text) if text.lstrip("-").isdecimal() else number
 

@@ -69,16 +69,16 @@ class Message:
 
     def number(self, field: int) -> int:
         """Return the integer in *field*, 0 without one."""
-        numbers = [value for value in self._all(field) if isinstance(value, int)]
+        numbers = [value for value in self.all(field) if isinstance(value, int)]
         return numbers[-1] if numbers else 0
 
     def numbers(self, field: int, limit: int = sys.maxsize) -> list[int]:
         """Return the integers in *field*, packed or not; at most *limit* of each."""
-        return [number for value in self._all(field) for number in packed(value, limit)]
+        return [number for value in self.all(field) for number in packed(value, limit)]
 
     def text(self, field: int) -> str:
         """Return the text in *field*, empty without one."""
-        return text(self._all(field)[-1]) if self._all(field) else ""
+        return text(self.all(field)[-1]) if self.all(field) else ""
 
     def message(self, field: int) -> memoryview:
         """Return the message in *field*, an empty one without it."""
@@ -86,9 +86,10 @@ class Message:
 
     def messages(self, field: int) -> list[memoryview]:
         """Return all messages in *field*."""
-        return [value for value in self._all(field) if not isinstance(value, int)]
+        return [value for value in self.all(field) if not isinstance(value, int)]
 
-    def _all(self, field: int) -> list[Value]:
+    def all(self, field: int) -> list[Value]:
+        """Return all values of *field*."""
         return self._values.get(field, [])
 
 

@@ -7,5 +7,5 @@ handlers.
 
 `client` makes one exchange over a `stream` that has a deadline and a size, also by
 TLS and proxies, and `fetch` reads many sockets concurrently. `urls` are validated
-before anything is sent, and `redaction` hides echoed passwords.
+before anything is sent; echoed passwords are hidden.
 """

@@ -127,11 +127,9 @@ def trusted(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
         if ca_file is not None:  # OpenSSL would read whatever it is to its end
             require_regular(ca_file, most=_MOST_BYTES)
         return ssl.create_default_context(cafile=ca_file)
-    except ConfigFileError as error:
-        msg = f"cannot use the certificates in {ca_file}: {error}"
-        raise CertificatesError(msg) from None
-    except OSError as error:  # ssl.SSLError, too
-        reason = error.strerror or "it holds no certificates"
+    except (ConfigFileError, OSError) as error:  # ssl.SSLError, too
+        strerror = error.strerror if isinstance(error, OSError) else str(error)
+        reason = strerror or "it holds no certificates"
         msg = f"cannot use the certificates in {ca_file}: {reason}"
         raise CertificatesError(msg) from None
 
@@ -175,9 +173,12 @@ class Route:
         # Its password, and the requests to it, would be sent unencrypted.
         if not usable or proxy.scheme != "http":
             what = "an unsupported proxy type" if usable else "an invalid proxy"
+            variable = f"{server.scheme}_proxy"
+            if not os.environ.get(variable):
+                variable = variable.upper()
             msg = (
-                f"{_variable(server.scheme)}={urls.without_user(named)!r} names "
-                f"{what}; give http://HOST:PORT, or unset it"
+                f"{variable}={urls.without_user(named)!r} names {what}; give "
+                "http://HOST:PORT, or unset it"
             )
             raise RouteError(msg)
         return cls(server, proxy, trust)
@@ -206,15 +207,13 @@ class Route:
         if self.proxy is not None and self.server.scheme == "http":
             target = f"http://{_host(self.server)}{target}"
             sent |= _header("Proxy-Authorization", self.proxy)
+        host = _host(self.server)
         with self._stream(bounds) as stream:
-            send(
-                stream, method, target, host=_host(self.server), headers=sent, body=body
-            )
+            send(stream, method, target, host=host, headers=sent, body=body)
             return receive(stream, method)
 
     @contextmanager
     def _stream(self, bounds: Bounds) -> Iterator[Stream]:
-        """Connect to the server, through the proxy if any, for a block."""
         host, port = urls.place_of(self.proxy or self.server)
         if self.address and self.proxy is None:
             host = self.address
@@ -249,9 +248,3 @@ def _header(name: str, parts: SplitResult) -> dict[str, str]:
 
 def _host(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
-
-
-def _variable(scheme: str) -> str:
-    """Return the name of the variable that names the proxy for *scheme*."""
-    lower = f"{scheme}_proxy"
-    return lower if os.environ.get(lower) else lower.upper()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -36,15 +36,13 @@ class Connection:
     `send` and `drain` do what cannot block, and return whether they are finished. They
     raise `OSError` when the client is gone.
 
-    A *peer* is the same for all clients of a Unix socket. It made *progress* when it
-    last sent or received, or had to wait for us. The *answer* waits for *pending*.
-    *open* is set after the handshake.
+    It made *progress* when it last sent or received, or had to wait for us. The
+    *answer* waits for *pending*. *open* is set after the handshake.
     """
 
-    def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
+    def __init__(self, transport: Transport, listener: Listener) -> None:
         self.transport = transport
         self.listener = listener
-        self.peer = peer
         self.progress = self.deadline = messages.now()
         self.request: messages.Request | None = None
         self.answer: PendingResponse | None = None
@@ -177,8 +175,8 @@ class ConnectionPool:
         """The earliest deadline of a client, by `now`."""
         return min((client.deadline for client in self), default=inf)
 
-    def accept(self, sock: socket.socket, listener: Listener, peer: str) -> None:
-        """Serve a new client, accepted by *listener* from the address *peer*."""
+    def accept(self, sock: socket.socket, listener: Listener) -> None:
+        """Serve a new client, accepted by *listener*."""
         try:
             transport = listener.open(sock)
         except Exception as error:  # noqa: BLE001 - contained: costs one client
@@ -186,10 +184,10 @@ class ConnectionPool:
             if not isinstance(error, OSError):  # gone already
                 self._report("server", error)
             return
-        client = Connection(transport, listener, peer)
+        client = Connection(transport, listener)
         client.deadline = client.progress + self._timeouts.read
-        room = partial(self._has_room, self._asking, _ASKING * self._most, peer)
-        if room(lambda waiting: waiting.request is None):
+        most = _ASKING * self._most
+        if self._has_room(self._asking, most, lambda other: other.request is None):
             self._asking[client] = None
             # Most have sent their whole request by now, and are served in this turn.
             self._handle(client)
@@ -211,22 +209,15 @@ class ConnectionPool:
             if client.deadline <= since:  # and not closed meanwhile
                 self._end_the_time_of(client)
 
-    def close_waiting(self) -> None:
-        """Close those to which no response is being sent yet."""
-        for client in list(self._asking):
-            self._close(client)
-
-    def close(self) -> None:
-        """Close all."""
-        for client in list(self):
+    def close(self, *, waiting: bool = False) -> None:
+        """Close all, or only those *waiting*, to which no response is being sent."""
+        for client in list(self._asking if waiting else self):
             self._close(client)
 
     def abandon(self) -> None:
         """Close the sockets, in a forked child, and leave the selector alone."""
         for client in self:
             client.transport.close()
-
-    # --- Asking --------------------------------------------------------------------
 
     def _handle(self, client: Connection) -> None:
         try:
@@ -255,18 +246,14 @@ class ConnectionPool:
             else:
                 self._watch(client)
 
-    # --- Answering -----------------------------------------------------------------
-
     def _answer(self) -> None:
         """Answer all requests with room in one turn: they may share one."""
-        full: set[str] = set()
         for client in list(self._asking):
-            if client.request is None or client.peer in full:
+            if client.request is None:
                 continue
-            if self._has_room(self._answered, self._most, client.peer, _is_slow):
-                self._begin(client, client.request)
-            else:
-                full.add(client.peer)
+            if not self._has_room(self._answered, self._most, _is_slow):
+                return
+            self._begin(client, client.request)
 
     def _begin(self, client: Connection, request: messages.Request) -> None:
         self._become(self._answered, client)
@@ -299,7 +286,6 @@ class ConnectionPool:
             self._close(client)
 
     def _call(self, client: Connection) -> None:
-        """Have the response to *client* gone on with; any thread."""
         self._ready.append(client)
         self._loop.wake()
 
@@ -308,8 +294,6 @@ class ConnectionPool:
             self._end(client)
         else:
             self._watch(client)
-
-    # --- Ending --------------------------------------------------------------------
 
     def _refuse(self, client: Connection, response: messages.Response) -> None:
         """Send *response*, a short one, and nothing more."""
@@ -322,7 +306,6 @@ class ConnectionPool:
             self._end(client)
 
     def _end(self, client: Connection) -> None:
-        """Send nothing more, and wait for the client to close."""
         if len(self._ending) >= _ENDING * self._most:
             self._close(next(iter(self._ending)))
         self._become(self._ending, client)
@@ -336,13 +319,10 @@ class ConnectionPool:
     def _end_the_time_of(self, client: Connection) -> None:
         if client in self._asking and client.request is not None:
             self.dropped += 1
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-            self._refuse(
-                client, messages.error_response(status, "too many connections")
-            )
+            status, message = HTTPStatus.SERVICE_UNAVAILABLE, "too many connections"
+            self._refuse(client, messages.error_response(status, message))
         elif client in self._asking and client.open:
-            status = HTTPStatus.REQUEST_TIMEOUT
-            message = "request timeout"
+            status, message = HTTPStatus.REQUEST_TIMEOUT, "request timeout"
             self._refuse(client, messages.error_response(status, message))
         elif client.answer is not None and client.pending is not None:
             client.deadline = inf
@@ -367,32 +347,19 @@ class ConnectionPool:
         if pending is not None:
             pending.cancel()
 
-    # --- Who is where --------------------------------------------------------------
-
     def _has_room(
-        self,
-        clients: _Kind,
-        most: int,
-        peer: str,
-        is_slow: Callable[[Connection], bool],
+        self, clients: _Kind, most: int, is_slow: Callable[[Connection], bool]
     ) -> bool:
         """
-        Return whether one more client at the address *peer* can join *clients*, of
-        which there are *most*; one that *is_slow* may be dropped for it.
+        Return whether one more client can join *clients*, of which there are *most*;
+        the one that *is_slow* for longest is dropped for it.
         """
         if len(clients) < most:
             return True
-        peers = Counter(client.peer for client in clients)
-        peers[peer] += 1
-        found = [
-            (not slow, -peers[other.peer], other.progress, number, other)
-            for number, other in enumerate(clients)
-            if peers[other.peer] >= peers[peer] + (not (slow := is_slow(other)))
-        ]
-        if not found:
-            return False
-        self._drop(min(found)[-1])
-        return True
+        slow = list(filter(is_slow, clients))
+        if slow:
+            self._drop(min(slow, key=lambda client: client.progress))
+        return bool(slow)
 
     def _become(self, kind: _Kind | None, client: Connection) -> None:
         for clients in self._kinds:
@@ -408,10 +375,8 @@ class ConnectionPool:
 
 
 def _is_slow(client: Connection) -> bool:
-    """Return whether *client* has not received anything of its response for a while."""
-    return (
-        client.pending is None and messages.now() - client.progress > _PATIENCE_SECONDS
-    )
+    idle = messages.now() - client.progress
+    return client.pending is None and idle > _PATIENCE_SECONDS
 
 
 def _resume(answer: PendingResponse, future: Future[Any]) -> Future[Any]:

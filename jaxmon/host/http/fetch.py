@@ -12,6 +12,7 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -97,23 +98,17 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     return {key: batch.answers.get(key, late) for key in paths}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _ConcurrentFetch:
     """All exchanges of one call; *request* is the same for all."""
 
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        request: bytes,
-        max_bytes: int,
-        max_total: float,
-    ) -> None:
-        self.answers: dict[str, str | FetchError] = {}
-        self._selector = selector
-        self._request = request
-        self._max_bytes = max_bytes
-        self._max_total = max_total
-        self._sizes: dict[str, int] = {}
-        self._total = 0
+    _selector: selectors.BaseSelector
+    _request: bytes
+    _max_bytes: int
+    _max_total: float
+    answers: dict[str, str | FetchError] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
 
     def connect(self, waiting: Iterator[tuple[str, Path]]) -> None:
         """Begin as many exchanges of those *waiting* as may be under way."""
@@ -123,13 +118,11 @@ class _ConcurrentFetch:
             # Recorded before connecting: compared later with what is there then.
             file = identity(path)
             try:
-                exchange = _Transfer(key, path, file, _connected(path), self._request)
+                made = _Transfer(key, path, file, _connected(path), self._request)
             except FetchError as error:
                 self.answers[key] = error
             else:
-                self._selector.register(
-                    exchange.socket, selectors.EVENT_WRITE, exchange
-                )
+                self._selector.register(made.socket, selectors.EVENT_WRITE, made)
 
     def converse(self, seconds: float) -> None:
         """Send and receive what is ready within *seconds*."""
@@ -153,7 +146,6 @@ class _ConcurrentFetch:
                 self._leave_out_the_largest()
 
     def _step(self, exchange: _Transfer) -> str | FetchError | None:
-        """Do what *exchange* is ready for; return the body once it is complete."""
         if exchange.unsent:
             exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
             if not exchange.unsent:
@@ -203,24 +195,24 @@ def _ended(exchange: _Transfer) -> FetchError | None:
 
 def _connected(path: Path) -> socket.socket:
     """Return a non-blocking socket connected to *path*; a link is not followed."""
-    client: socket.socket | None = None
     if rundir.is_link(path):
         raise FetchError(BROKEN, "its socket is a symbolic link")
     try:
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        client.connect(str(path))
+        with ExitStack() as undo:
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            undo.callback(client.close)
+            client.settimeout(0)
+            client.connect(str(path))
+            undo.pop_all()
+            return client
+    except ConnectionRefusedError as error:
+        raise FetchError(GONE, "nothing is listening on its socket") from error
+    except FileNotFoundError as error:
+        raise FetchError(LEFT, "its socket no longer exists") from error
+    except BlockingIOError as error:
+        raise FetchError(TIMEOUT, "its accept queue is full") from error
     except OSError as error:
-        if client is not None:
-            client.close()
-        if isinstance(error, ConnectionRefusedError):
-            raise FetchError(GONE, "nothing is listening on its socket") from error
-        if isinstance(error, FileNotFoundError):
-            raise FetchError(LEFT, "its socket no longer exists") from error
-        if isinstance(error, BlockingIOError):
-            raise FetchError(TIMEOUT, "its accept queue is full") from error
         raise FetchError(BROKEN, f"cannot connect: {error}") from error
-    return client
 
 
 def _body(response: bytearray) -> str:

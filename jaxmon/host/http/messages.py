@@ -71,10 +71,8 @@ def parse_request(head: bytes) -> Request:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the request line is malformed")
     method, target, minor = match.groups()
     if method not in METHODS:
-        allowed = " and ".join(METHODS)
-        raise RequestError(
-            HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} are supported"
-        )
+        problem = f"only {' and '.join(METHODS)} are supported"
+        raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, problem)
     headers = _parse_fields(lines)
     if minor == "1" and "host" not in headers:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the Host header is missing")
@@ -122,12 +120,9 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
+        named = colon and re.fullmatch(_FIELD_NAME, name)
         # A proxy in front may take a control character for the end of the line.
-        if (
-            not colon
-            or not re.fullmatch(_FIELD_NAME, name)
-            or re.search(_CONTROL, value)
-        ):
+        if not named or re.search(_CONTROL, value):
             raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
         key, value = name.lower(), value.strip(" \t")
         if key == "host" and key in headers:

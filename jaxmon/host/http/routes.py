@@ -42,11 +42,8 @@ def metrics_handler(
     """
 
     def variant(request: Request) -> tuple[Format, bool]:
-        headers = request.headers
-        return (
-            negotiate(headers.get("accept", "")),
-            accepts_gzip(headers.get("accept-encoding", "")),
-        )
+        gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
+        return negotiate(request.headers.get("accept", "")), gzip
 
     def make(wanted: tuple[Format, bool]) -> Response:
         started = now()
@@ -58,7 +55,7 @@ def metrics_handler(
             body = zlib.compress(body, 1, wbits=_GZIP_CONTAINER)
             headers["Content-Encoding"] = "gzip"
         seconds.observe(now() - started)
-        return Response(body, content_type=fmt.content_type, headers=headers)
+        return Response(body, content_type=fmt.value, headers=headers)
 
     return shared(make, variant)
 
@@ -101,13 +98,8 @@ _NUMBER = r"\d+|0x[0-9a-f]*"
 # A browser sends some of these with each request, and no script can suppress all of
 # them; no scraper sends any.
 _BROWSER = (
-    "accept-language",
-    "cookie",
-    "origin",
-    "referer",
-    "sec-fetch-mode",
-    "sec-fetch-site",
-    "upgrade-insecure-requests",
+    *("accept-language", "cookie", "origin", "referer", "sec-fetch-mode"),
+    *("sec-fetch-site", "upgrade-insecure-requests"),
 )
 _PATTERN = r"(?i)\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"
 
@@ -131,9 +123,8 @@ class HostPolicy:
         names = [name.removesuffix(".") for name in names]
         self._any = "*" in names
         self._names = {*names, os.uname().nodename.lower()}
-        self._suffixes = _OURS + tuple(
-            name[1:] for name in names if name.startswith("*.")
-        )
+        beneath = [name[1:] for name in names if name.startswith("*.")]
+        self._suffixes = (*_OURS, *beneath)
 
     def admits(self, headers: Mapping[str, str], sock: socket.socket) -> bool:
         """
@@ -230,8 +221,7 @@ class Router:
             raise
         except BaseException as error:  # noqa: BLE001 - contained: costs one response
             self._report(f"server:{request.path}", error)
-            return error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-                "this response cannot be generated right now",
-            )
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            text = "this response cannot be generated right now"
+            return error_response(status, text)
         return response

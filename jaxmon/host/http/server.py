@@ -137,23 +137,21 @@ class Server:
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
-        with contextlib.ExitStack() as undo:
-            loop = undo.enter_context(contextlib.closing(EventLoop(self._report)))
-            clients = ConnectionPool(
-                loop, self._router, self._timeouts, most=self._most, report=self._report
-            )
-            thread = DaemonThread(self._name, partial(self._run, loop, clients))
-            self._loop, self._clients, self._thread = loop, clients, thread
-            try:
-                thread.start()
-                undo.pop_all()
-            except BaseException:  # no threads left, or the program's
-                if thread.prevent():
-                    self._loop = self._clients = self._thread = None
-                else:
-                    undo.pop_all()
-                    self.stop()
-                raise
+        loop = EventLoop(self._report)
+        clients = ConnectionPool(
+            loop, self._router, self._timeouts, most=self._most, report=self._report
+        )
+        thread = DaemonThread(self._name, partial(self._run, loop, clients))
+        self._loop, self._clients, self._thread = loop, clients, thread
+        try:
+            thread.start()
+        except BaseException:  # no threads left, or the program's
+            if thread.prevent():
+                self._loop = self._clients = self._thread = None
+                loop.close()
+            else:
+                self.stop()
+            raise
 
     def stop(self, seconds: float = _JOIN_SECONDS) -> None:
         """
@@ -198,8 +196,6 @@ class Server:
             with contextlib.suppress(Exception):
                 self._on_error(site, error)
 
-    # --- On the server thread ------------------------------------------------------
-
     def _run(self, loop: EventLoop, clients: ConnectionPool) -> None:
         try:
             self._serve(loop, clients)
@@ -222,7 +218,7 @@ class Server:
             self._drop_lost()
         for listener in list(self._listeners):
             self.close_listener(listener)
-        clients.close_waiting()
+        clients.close(waiting=True)
         end = now() + _GRACE_SECONDS
         while clients and (since := now()) < end:
             loop.turn(min(end, clients.due))
@@ -258,7 +254,7 @@ class Server:
     ) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                sock, address = listener.sock.get().accept()
+                sock, _ = listener.sock.get().accept()
             except ConnectionAbortedError:
                 continue
             except (BlockingIOError, InterruptedError, DescriptorLostError):
@@ -270,4 +266,4 @@ class Server:
                 loop.later(_RETRY_SECONDS, again)
                 return
             sock.settimeout(0)
-            clients.accept(sock, listener, "" if listener.local else address[0])
+            clients.accept(sock, listener)

@@ -27,9 +27,8 @@ from jaxmon.host.http.client import (
     RouteError,
     trusted,
 )
-from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.stream import Bounds, TooLargeError
-from jaxmon.host.http.urls import is_loopback, parts_of, without_user
+from jaxmon.host.http.urls import Secrets, is_loopback, parts_of, without_user
 from jaxmon.version import version
 
 
@@ -170,11 +169,10 @@ class Session:
         where = f"{self.whose} at {self.place}"
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._untrusted(where, error)
+        text = self.redacted(str(error) or type(error).__name__)
         if isinstance(error, TooLargeError):
-            msg = f"{where} returned too much: {self.redacted(str(error))}"
-        else:
-            text = self.redacted(str(error) or type(error).__name__)
-            msg = f"no response from {where}: {text}; check the URL and the network"
+            return MonitoringError(f"{where} returned too much: {text}")
+        msg = f"no response from {where}: {text}; check the URL and the network"
         return MonitoringError(msg)
 
     def _untrusted(
@@ -204,7 +202,6 @@ class Session:
         return parts
 
     def _problem(self, parts: SplitResult) -> str:
-        """Return what is wrong with URL or token, empty if nothing is."""
         if parts.query or parts.fragment:
             return f"{without_user(self.url)!r}: give a URL without ? and #"
         if not (self.token.isascii() and self.token.isprintable()):

@@ -112,16 +112,13 @@ class EventLoop:
         self._timers: list[tuple[float, int, _Call]] = []
         self._number = count()
         self._watched: dict[int, _Watch] = {}
-        with contextlib.ExitStack() as undo:
-            # Unlike epoll, it needs no descriptor, which the program might close.
-            self._poll: Any = _select.poll()
-            ends: Any = _socket.socketpair()
-            self._pipe = tuple(map(OwnedSocket, ends))
-            for end in self._pipe:
-                undo.callback(end.close)
-                end.get().settimeout(0)
-            self.watch(self._pipe[0], READ, self._wake_up)
-            undo.pop_all()
+        # Unlike epoll, it needs no descriptor, which the program might close.
+        self._poll: Any = _select.poll()
+        ends: Any = _socket.socketpair()
+        self._pipe = tuple(map(OwnedSocket, ends))
+        for end in self._pipe:
+            end.get().settimeout(0)
+        self.watch(self._pipe[0], READ, self._wake_up)
 
     def watch(self, sock: _Socket, events: int, call: _Call) -> None:
         """Make *call* whenever *sock* is ready for *events*, and for no others."""
@@ -157,9 +154,8 @@ class EventLoop:
             due = min(due, now() + _DEAF_SECONDS)
         unlist()
         ready = self._poll.poll(-1 if due == inf else max(0.0, due - now()) * 1000)
-        for number, watch in [
-            (descriptor, self._watched.get(descriptor)) for descriptor, _ in ready
-        ]:
+        watches = [(number, self._watched.get(number)) for number, _ in ready]
+        for number, watch in watches:
             # It may have been closed meanwhile, and its number be another socket's.
             if watch is not None and self._watched.get(number) is watch:
                 self._do(watch.call)
@@ -279,11 +275,10 @@ def unix(path: Path, mode: int) -> Listener:
         listener = Listener(sock, local=True)
         hidden.rename(path)
     except BaseException:
-        try:
-            hidden.unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
-        finally:
-            sock.close()
+        for created in (hidden, path):
+            with contextlib.suppress(OSError):
+                created.unlink()
+        sock.close()
         raise
     return listener
 

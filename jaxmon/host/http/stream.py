@@ -150,18 +150,16 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
             found.put(OSError(f"{host!r} is not a valid host name"))
 
     DaemonThread("jaxmon-resolve", look_up).start()
-    try:
+    with suppress(Empty):
         answer = found.get(timeout=seconds)
-    except Empty:
-        msg = f"timed out resolving {host} after {seconds:.3g} s"
-        raise TimeoutError(msg) from None
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+    msg = f"timed out resolving {host} after {seconds:.3g} s"
+    raise TimeoutError(msg)
 
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
-    """Return a socket connected to the first address that accepts."""
     found = _addresses(host, port, bounds.remaining())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
@@ -193,8 +191,6 @@ class _File(io.BufferedReader):
 
 
 class _Received(io.RawIOBase):
-    """What a socket receives, within bounds."""
-
     def __init__(self, connected_socket: socket.socket, bounds: Bounds) -> None:
         self._socket = connected_socket
         self._bounds = bounds

@@ -12,37 +12,32 @@ import contextlib
 import os
 import re
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, gauge
 
 
 _MICROSECONDS = 1e6
-_LEVELS = 64
+# Version 1 of cgroups says "no limit" with a number near the largest one.
+_UNLIMITED = 1 << 60
 
 
-class ContainerFamilies:
-    """Reads the cgroup (v2) of this process, in 0.2 ms, below *root*."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-
-    def collect(self) -> list[Family]:
-        """Return the current values; thread-safe."""
-        group = _group(self._root)
-        if group is None or not (group / "cgroup.events").exists():
-            return []
-        found = [*_memory(self._root, group), *_cpu(self._root, group)]
-        pressure = {
-            (which, kind): seconds
-            for which in ("cpu", "memory", "io")
-            for kind, seconds in stalled(group / f"{which}.pressure")
-        }
-        found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
-        return [family for family in found if family.samples]
+def families(root: Path = Path("/")) -> list[Family]:
+    """Read the cgroup (v2) of this process, in 0.2 ms, below *root*; thread-safe."""
+    groups = _groups(root)
+    # The root of all groups has no figures of its own.
+    if not groups or not (groups[0] / "cgroup.events").exists():
+        return []
+    found = [*_memory(groups), *_cpu(groups)]
+    pressure = {
+        (which, kind): seconds
+        for which in ("cpu", "memory", "io")
+        for kind, seconds in stalled(groups[0] / f"{which}.pressure")
+    }
+    found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
+    return [family for family in found if family.samples]
 
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:
@@ -59,7 +54,7 @@ def stalled(path: Path) -> Iterator[tuple[str, float]]:
 
 def group_of(pid: int, root: Path = Path("/")) -> Path | None:
     """Return the cgroup of process *pid*, `None` if it is not visible."""
-    return _group(root, str(pid))
+    return next(iter(_groups(root, str(pid))), None)
 
 
 def oom_kills(group: Path) -> int | None:
@@ -73,39 +68,42 @@ def host_oom_kills(root: Path = Path("/")) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _group(root: Path, process: str = "self") -> Path | None:
-    """Return the directory of a process's group, `None` at the root of all groups."""
+def _groups(root: Path, process: str = "self", controller: str = "") -> list[Path]:
+    """
+    Return the directory of a process's group, and of those around it: of version 2, or
+    of a *controller* of version 1.
+    """
+    mounted = root / "sys/fs/cgroup" / controller
     for line in _read(root / "proc" / process / "cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        if number == "0" and not controllers:
-            mounted = root / "sys/fs/cgroup"
+        _, controllers, name = (*line.split(":", 2), "", "")[:3]
+        if controller in controllers.split(","):
             inside = mounted / name.strip("/")
             # A container without a private cgroup namespace sees a name that is not
             # mounted there; its own cgroup is mounted.
-            return inside if inside.is_dir() else mounted
-    return None
+            found = [inside, *inside.parents] if inside.is_dir() else [mounted]
+            return found[: found.index(mounted) + 1]
+    return []
 
 
-def _memory(root: Path, group: Path) -> list[Family]:
-    used = _number(group / "memory.current")
+def _memory(groups: Sequence[Path]) -> list[Family]:
+    used = _number(groups[0] / "memory.current")
     if used is None:
         return []
-    stat, events = _table(group / "memory.stat"), _table(group / "memory.events")
     found = [gauge(catalog.CONTAINER_MEMORY_USED_BYTES, used)]
-    if (inactive := stat.get("inactive_file")) is not None:
+    inactive = _table(groups[0] / "memory.stat").get("inactive_file")
+    if inactive is not None:
         working_set = max(used - inactive, 0)
         found.append(gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set))
-    limits = [_number(directory / "memory.max") for directory in _upwards(root, group)]
+    limits = [_number(group / "memory.max") for group in groups]
     if limit := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit))
-    if (kills := events.get("oom_kill")) is not None:
+    if (kills := oom_kills(groups[0])) is not None:
         found.append(gauge(catalog.CONTAINER_OOM_KILLS, kills))
     return found
 
 
-def _cpu(root: Path, group: Path) -> list[Family]:
-    stat = _table(group / "cpu.stat")
+def _cpu(groups: Sequence[Path]) -> list[Family]:
+    stat = _table(groups[0] / "cpu.stat")
     found = []
     spent = {
         mode: stat[f"{mode}_usec"] / _MICROSECONDS
@@ -117,24 +115,13 @@ def _cpu(root: Path, group: Path) -> list[Family]:
     if (throttled := stat.get("throttled_usec")) is not None:
         seconds = throttled / _MICROSECONDS
         found.append(gauge(catalog.CONTAINER_CPU_THROTTLED_SECONDS, seconds))
-    limits = [_cores(directory / "cpu.max") for directory in _upwards(root, group)]
+    limits = [_cores(group / "cpu.max") for group in groups]
     if cores := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_CPU_LIMIT, cores))
     return found
 
 
-def _upwards(root: Path, group: Path) -> Iterable[Path]:
-    """Yield *group* and the groups around it: the tightest limit of all holds."""
-    mounted = root / "sys/fs/cgroup"
-    for _ in range(_LEVELS):
-        yield group
-        if group == mounted:
-            return
-        group = group.parent
-
-
 def _cores(path: Path) -> float | None:
-    """Return how many cores ``cpu.max`` allows, `None` for no limit."""
     quota, _, period = _read(path).strip().partition(" ")
     with contextlib.suppress(ValueError, ZeroDivisionError):
         return int(quota) / int(period)
@@ -165,10 +152,6 @@ def _read(path: Path) -> str:
         return ""
 
 
-# Version 1 of cgroups says "no limit" with a number near the largest one.
-_UNLIMITED = 1 << 60
-
-
 def memory(root: Path = Path("/")) -> dict[str, int | None]:
     """Return what `HostMemory` has, in 0.1 ms; *root* has ``proc`` and ``sys``."""
     virtual = resident = None
@@ -190,42 +173,22 @@ def memory(root: Path = Path("/")) -> dict[str, int | None]:
 
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
-    """Return memory in use and limit of the cgroup around us with the least left."""
     found = []
-    for directory, names in _places(root):
-        limit, used = _number(directory / names.limit), _number(directory / names.used)
-        if limit is not None and used is not None:
-            droppable = _table(directory / "memory.stat").get(names.droppable, 0)
-            used = max(used - droppable, 0)
-            found.append((limit - used, used, limit))
+    for controller, (in_use, most, droppable) in _MEMORY.items():
+        for group in _groups(root, controller=controller):
+            limit, used = _number(group / most), _number(group / in_use)
+            if limit is not None and used is not None:
+                used -= _table(group / "memory.stat").get(droppable, 0)
+                used = max(used, 0)
+                found.append((limit - used, used, limit))
     return min(found)[1:] if found else (None, None)
 
 
-class _Names(NamedTuple):
-    used: str
-    limit: str
-    droppable: str
-
-
-_V2 = _Names("memory.current", "memory.max", "inactive_file")
-_V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
-
-
-def _places(root: Path) -> list[tuple[Path, _Names]]:
-    found: list[tuple[Path, _Names]] = []
-    mounted = root / "sys/fs/cgroup"
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, name = (*line.split(":", 2), "", "")[:3]
-        if not controllers:
-            at, names = mounted, _V2
-        elif "memory" in controllers.split(","):
-            at, names = mounted / "memory", _V1
-        else:
-            continue
-        # A container often sees its own cgroup as the root, under another name.
-        path = at / name.strip("/")
-        while path != at and len(found) < 64:  # noqa: PLR2004 - levels of cgroups
-            found.append((path, names))
-            path = path.parent
-        found.append((at, names))
-    return found
+# By controller, which version 2 does not name.
+_MEMORY = {
+    "": ("memory.current", "memory.max", "inactive_file"),
+    "memory": (
+        *("memory.usage_in_bytes", "memory.limit_in_bytes"),
+        "total_inactive_file",
+    ),
+}

@@ -88,10 +88,10 @@ def _exit_of_zombie(process: int) -> int:
 def threads(pid: int) -> list[str]:
     """Return a line for each thread of *pid*: name, state, and what it waits for."""
     found = []
-    with contextlib.suppress(OSError):
-        for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=_number)[:_MOST]:
-            with contextlib.suppress(OSError):
-                found.append(_line(task))
+    tasks = Path(f"/proc/{pid}/task").glob("[0-9]*")
+    for task in sorted(tasks, key=lambda task: int(task.name))[:_MOST]:
+        with contextlib.suppress(OSError):
+            found.append(_line(task))
     return found
 
 
@@ -129,7 +129,3 @@ def _line(task: Path) -> str:
         waits = (task / "wchan").read_text(errors="replace").strip("\0\n ")
     place = f", in {waits}" if waits not in {"", "0"} else ""
     return f"{task.name} {name}: {_STATES.get(state, state)}{place}"
-
-
-def _number(task: Path) -> int:
-    return int(task.name) if task.name.isdigit() else 0

@@ -135,7 +135,6 @@ def is_fork(proc: Path, package: str) -> bool:
 
 
 def _pages(proc: Path) -> tuple[int, int] | None:
-    """Return pages of the address space, and of these in memory."""
     try:
         size, resident, *_ = read_short(proc / "statm").split()
         return int(size), int(resident)
@@ -144,11 +143,9 @@ def _pages(proc: Path) -> tuple[int, int] | None:
 
 
 def _garbage() -> list[Family]:
-    generations = gc.get_stats()
+    found = list(enumerate(gc.get_stats()))
     return [
-        by_label(
-            metric, dict(enumerate([generation[figure] for generation in generations]))
-        )
+        by_label(metric, {number: of[figure] for number, of in found})
         for metric, figure in _GENERATIONS.items()
     ]
 

@@ -174,14 +174,10 @@ def _license(nvml: Nvml, gpu: Handle) -> Values:
     if not found.isGridLicenseSupported:
         # No virtual GPU, and it will not become one.
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
-    features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
-    of_vgpus = nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
-    states = [
-        feature.featureState > 0
-        for feature in features
-        if feature.featureCode == of_vgpus
-    ]
-    return (states[0] if states else None,)
+    for feature in found.gridLicensableFeatures[: found.licensableFeaturesCount]:
+        if feature.featureCode == nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU:
+            return (feature.featureState > 0,)
+    return (None,)
 
 
 _USED = Figure(catalog.ACCELERATOR_MEMORY_USED_BYTES)
@@ -338,8 +334,7 @@ def read_fields(nvml: Nvml, device: NvmlDevice) -> list[Reading]:
         if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
-            failed = nvml.NVMLError(code)
-            device.on_failure(field, failed, unsupported=unknown)
+            device.on_failure(field, nvml.NVMLError(code), unsupported=unknown)
         else:
             into = device.steady if field.steady else found
             device.take(field, ((field.figure, field.value(result)),), into)

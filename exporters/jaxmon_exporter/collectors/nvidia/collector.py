@@ -111,7 +111,15 @@ class XidCounter:
     def families(self) -> list[Family]:
         """Return all counts, also of lost GPUs, and when each last rose."""
         if self._families is None:
-            self._families = self._made()
+            counted = {
+                (uuid, xid): float(count)
+                for uuid, counts in self._counts.items()
+                for xid, count in counts.items()
+            }
+            self._families = [
+                by_label(catalog.GPU_XID_ERRORS, counted),
+                by_label(catalog.GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
+            ]
         return self._families
 
     def close(self, nvml: Nvml) -> None:
@@ -123,23 +131,12 @@ class XidCounter:
         # A new driver may support more.
         self._refused.clear()
 
-    def _made(self) -> list[Family]:
-        counted = {
-            (uuid, xid): float(count)
-            for uuid, counts in self._counts.items()
-            for xid, count in counts.items()
-        }
-        return [
-            by_label(catalog.GPU_XID_ERRORS, counted),
-            by_label(catalog.GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
-        ]
-
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
-        """Handle a failed call; lost GPUs are counted elsewhere."""
         log.debug("%s: no Xid errors: %s", uuid, error)
         code = error.value
         if code not in gpu.UNSUPPORTED | gpu.LOST.keys():
-            self._failures[gpu.failure(code, "events_failed")] += 1
+            denied = code == gpu.NO_PERMISSION
+            self._failures["no_permission" if denied else "events_failed"] += 1
         if code in gpu.UNSUPPORTED | {gpu.NO_PERMISSION}:
             self._refuse(nvml, uuid)
 
@@ -221,8 +218,8 @@ class NvidiaGpus(Collector):
             self._note_failure(failure)
             raise failure from error
         if not self._count:
-            reason = "no_devices"
-            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+            reason, message = "no_devices", "the driver shows no GPU here"
+            raise CollectorUnavailable(reason, message)
         return [
             *_families(readings),
             *self._xids.families(),
@@ -283,7 +280,11 @@ class NvidiaGpus(Collector):
         try:
             found = self._figures(nvml, device)
         except DeviceLostError as error:
-            self._note_loss(device, error)
+            if not device.lost:
+                cause: Any = error.__cause__
+                log.warning("GPU %s is lost: %s", device.uuid, cause or error)
+                self._failures[gpu.LOST[cause.value] if cause else "device_lost"] += 1
+            device.lost = True
             return [*device.identity, device.up()]
         if device.lost:
             log.info("GPU %s has recovered", device.uuid)
@@ -309,13 +310,6 @@ class NvidiaGpus(Collector):
             msg = "no response to any call"
             raise DeviceLostError(msg)
         return found + device.steady
-
-    def _note_loss(self, device: NvmlDevice, loss: DeviceLostError) -> None:
-        if not device.lost:
-            cause: Any = loss.__cause__
-            log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
-            self._failures[gpu.LOST[cause.value] if cause else "device_lost"] += 1
-        device.lost = True
 
 
 def _processes(nvml: Nvml, device: NvmlDevice, most: int) -> Iterator[Reading]:

@@ -34,11 +34,6 @@ TIMEOUT = 10
 NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
 
 
-def failure(code: int, otherwise: str) -> str:
-    """Return the reason under which a failed call is counted."""
-    return "no_permission" if code == NO_PERMISSION else otherwise
-
-
 log = logging.getLogger("jaxmon.exporter")
 
 Reading: TypeAlias = tuple[Metric, Sample]
@@ -94,10 +89,8 @@ class NvmlDevice:
         self.thorough = self.polls >= self._thorough_at
         if self.thorough:
             self.steady = []
-            first = not self._thorough_at
-            self._thorough_at = (
-                self.polls + every - (self.place % every if first else 0)
-            )
+            early = 0 if self._thorough_at else self.place % every
+            self._thorough_at = self.polls + every - early
 
     def is_due(self, query: object) -> bool:
         """Return whether *query* is due at this poll."""
@@ -133,10 +126,9 @@ class NvmlDevice:
         """Add the result of *query* to *found*, unless it has other sources."""
         superseded = True
         for figure, value in results:
-            if value is None:
-                superseded = False
-            elif (reading := self.reading(figure, value, query)) is not None:
-                superseded = False
+            reading = None if value is None else self.reading(figure, value, query)
+            superseded &= value is not None and reading is None
+            if reading is not None:
                 found.append(reading)
         if superseded:
             self.paused[query] = math.inf
@@ -210,7 +202,6 @@ def _or_nothing(nvml: Nvml, read: Callable[[], str]) -> str:
 
 
 def _numa_node(sysfs: Path, address: str) -> int | None:
-    """Return the node, `None` where the kernel knows none."""
     try:
         node = int((sysfs / "bus/pci/devices" / address / "numa_node").read_text())
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,6 +55,7 @@ _PERCENT = 100
 # UUID of a GPU, and the number of an instance of it.
 _Key: TypeAlias = tuple[str, int | None]
 _UNSUPPORTED = "unsupported"
+_SERIOUS = DRIVER.keys() | LOST.keys()
 _ADVICE = {
     _UNSUPPORTED: (
         "no GPU here supports activity metrics (Hopper or later required); for older "
@@ -104,8 +105,12 @@ class Gpm(polling.Collector):
         except nvml.NVMLError as error:
             self.close()
             raise unavailable(error) from error
-        self._check_any_is_on()
-        return [*found, polling.partial_failures(self.name, self._failures)]
+        failures = polling.partial_failures(self.name, self._failures)
+        reasons = sorted(unit.off for unit in self._units.values())
+        if reasons and reasons[0]:  # none is on
+            message = _ADVICE[reasons[0]]
+            raise polling.CollectorUnavailable(reasons[0], message, [failures])
+        return [*found, failures]
 
     def close(self) -> None:
         """Free the samples and shut NVML down. A new driver may support more."""
@@ -119,8 +124,8 @@ class Gpm(polling.Collector):
         """Find the units to sample, and forget those that are gone."""
         count = nvml.nvmlDeviceGetCount()
         if not count:
-            reason = "no_devices"
-            raise polling.CollectorUnavailable(reason, "the driver reports no GPUs")
+            reason, message = "no_devices", "the driver reports no GPUs"
+            raise polling.CollectorUnavailable(reason, message)
         seen: set[_Key] = set()
         for index in range(count):
             try:
@@ -135,15 +140,14 @@ class Gpm(polling.Collector):
             for instance, uuids in ((None, (uuid,)), *instances.items()):
                 key = (uuid, instance)
                 seen.add(key)
-                unit = self._units.get(key)
+                new = _Unit(uuids, handle, instance, divided)
+                unit = self._units.setdefault(key, new)
+                unit.handle = handle
                 # Repartitioned, it is a new unit: it may support more, and nothing of
                 # it compares with what had its number before.
-                if unit is None or (unit.uuids, unit.divided) != (uuids, divided):
-                    if unit is not None:
-                        _free(nvml, unit)
-                    self._units[key] = _Unit(uuids, handle, instance, divided)
-                else:
-                    unit.handle = handle
+                if (unit.uuids, unit.divided) != (uuids, divided):
+                    _free(nvml, unit)
+                    self._units[key] = new
         for key in self._units.keys() - seen:
             _free(nvml, self._units.pop(key))
             self._lost.discard(key)
@@ -210,37 +214,28 @@ class Gpm(polling.Collector):
         elif code not in gpus.NORMAL_ABSENCE:
             self._failures["sample_failed"] += 1
 
-    def _check_any_is_on(self) -> None:
-        reasons = {unit.off for unit in self._units.values()}
-        if reasons and "" not in reasons:
-            (reason, *_) = sorted(reasons)
-            families = [polling.partial_failures(self.name, self._failures)]
-            raise polling.CollectorUnavailable(reason, _ADVICE[reason], families)
-
 
 def _mig_instances(
     nvml: Nvml, handle: Handle
 ) -> tuple[bool, dict[int, tuple[str, ...]]]:
     """Return whether a GPU is split, and its instances with their devices' UUIDs."""
-    found: dict[int, list[str]] = {}
+    found: defaultdict[int, tuple[str, ...]] = defaultdict(tuple)
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
         slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
     except nvml.NVMLError as error:
-        if error.value in DRIVER | dict.fromkeys(LOST):
+        if error.value in _SERIOUS:
             raise
         return False, {}
     for slot in range(slots):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
             instance = nvml.nvmlDeviceGetGpuInstanceId(device)
-            uuid = text(nvml.nvmlDeviceGetUUID(device))
+            found[instance] += (text(nvml.nvmlDeviceGetUUID(device)),)
         except nvml.NVMLError as error:
-            if error.value in DRIVER | dict.fromkeys(LOST):
+            if error.value in _SERIOUS:
                 raise
-        else:
-            found.setdefault(instance, []).append(uuid)
-    return bool(current), {number: tuple(uuids) for number, uuids in found.items()}
+    return bool(current), found
 
 
 def _sampled(nvml: Nvml, unit: _Unit) -> Any:
@@ -257,7 +252,6 @@ def _sampled(nvml: Nvml, unit: _Unit) -> Any:
 
 
 def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
-    """Return the values between two samples, without those that NVML lacks."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(unit.metrics)

@@ -175,22 +175,17 @@ class Figures:
         for reading in self.readings:
             runtime = reading.runtime
             for metric, labels, name in tpu_reading.LATENCIES:
-                reported = [
-                    distribution for _, distribution in reading.distributions(name)
-                ]
                 # Sizes of buffers are apart there; their sum is exact.
+                reported = [counted for _, counted in reading.distributions(name)]
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in tpu_reading.COUNTERS.items():
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             uptimes = reading.values(tpu_reading.UPTIME)
             yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
             for metric, part in _WORST:
-                values = [
-                    value
-                    for name in reading.measures
-                    if part in name
-                    for value in reading.values(name)
-                ]
+                values = []
+                for name in reading.measures:
+                    values += reading.values(name) if part in name else []
                 yield _of_runtime(metric, runtime, values, max)
 
     def _states(self) -> Iterator[Family]:
@@ -214,7 +209,6 @@ class Figures:
         return [(place, reported[key]) for key, place in self._placed(reported).items()]
 
     def _by_chip(self, name: str) -> dict[int, float]:
-        """Return shares of a metric that has a value for each chip or core."""
         chips: dict[int, list[float]] = defaultdict(list)
         for reading in self.readings:
             places = self._held_by(reading.runtime)
@@ -326,13 +320,10 @@ class HangDetector:
                 logged = True
                 hung.append((uuid, core, runtime, state))
             self._seen[uuid, core] = last, since, logged
-            self._report_error(uuid, core, state)
+            if state.error and self._errors.get((uuid, core)) != state.error:
+                log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
+            self._errors[uuid, core] = state.error
         return hung
-
-    def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
-        if state.error and self._errors.get((uuid, core)) != state.error:
-            log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
-        self._errors[uuid, core] = state.error
 
 
 def _moved(before: CoreState, now: CoreState) -> bool:
@@ -388,16 +379,8 @@ class Tpus(polling.Collector):
         if not self._addresses:  # disabled by the variable that enables them
             return identity
 
-        readings = self._read(identity)
-        uuids, per_chip = self._layout(readings, present)
-        figures = Figures(uuids, per_chip, readings, self._failures)
-        found = [*identity, self._runtimes.up(), *figures.families()]
-        self._watch(figures)
-        return [*found, polling.partial_failures(self.name, self._failures)]
-
-    def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
-            return self._runtimes.read()
+            readings = self._runtimes.read()
         except ImportError as error:
             reason = "not_installed"
             message = (
@@ -405,6 +388,11 @@ class Tpus(polling.Collector):
                 "TPUs do, or pass --disable tpu"
             )
             raise polling.CollectorUnavailable(reason, message, identity) from error
+        uuids, per_chip = self._layout(readings, present)
+        figures = Figures(uuids, per_chip, readings, self._failures)
+        found = [*identity, self._runtimes.up(), *figures.families()]
+        self._watch(figures)
+        return [*found, polling.partial_failures(self.name, self._failures)]
 
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
@@ -445,7 +433,6 @@ class Tpus(polling.Collector):
         ]
 
     def _watch(self, figures: Figures) -> None:
-        """Log the position of cores that make no progress while programs are queued."""
         if hung := self._hangs.update(figures.states()):
             locations = self._runtimes.locations(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
@@ -459,7 +446,6 @@ class Tpus(polling.Collector):
 
 
 def _placeholder_chips(readings: Sequence[RuntimeReading]) -> tuple[list[str], int]:
-    """Return names for chips that cannot be seen, and how many cores each has."""
     cores = chips = 0
     for reading in readings:
         cores += reading.count_cores()

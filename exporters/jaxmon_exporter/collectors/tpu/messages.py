@@ -12,11 +12,9 @@ import math
 import os
 import struct
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -38,7 +36,6 @@ LONGEST_NAME = 127
 _MOST_BOUNDS = 1000
 _MOST_MEASURES = 4096
 _MOST_DEPTH = 4
-_MOST_FIELDS = 1 << 14
 
 _SIGN = 1 << 63
 _DOUBLE = struct.Struct("<d")
@@ -106,81 +103,59 @@ STATUS_REQUEST, STATUS_WITH_LOCATIONS = b"", b"\x08\x01"
 def measures(reply: bytes) -> list[Measurement]:
     """Return the values of a metric; `WireError` if *reply* is malformed."""
     found = []
-    for metric in _Message(reply).messages(1):
-        for measure in islice(metric.messages(3), _MOST_MEASURES):
+    for metric in _Message(reply).parts(1):
+        for measure in islice(metric.parts(3), _MOST_MEASURES):
             value = _value(measure)
             if value is not None:
-                found.append(Measurement(_attributes(measure.messages(1)), value))
+                found.append(Measurement(_attributes(measure.parts(1)), value))
     return found
 
 
 def names(reply: bytes) -> frozenset[str]:
     """Return the names of a list of metrics; `WireError` if *reply* is malformed."""
-    return frozenset(metric.text(1) for metric in _Message(reply).messages(1))
+    return frozenset(metric.text(1) for metric in _Message(reply).parts(1))
 
 
 def core_states(reply: bytes) -> list[CoreState]:
     """Return the state of each tensor core; `WireError` if *reply* is malformed."""
     return [
         found
-        for entry in islice(_Message(reply).messages(2), _MOST_MEASURES)
-        for state in entry.messages(2)
+        for entry in islice(_Message(reply).parts(2), _MOST_MEASURES)
+        for state in entry.parts(2)
         if (found := _core_state(state)) is not None
     ]
 
 
-class _Message:
-    """A message, its fields by number. Of duplicate fields the last one counts."""
+class _Message(wire.Message):
+    """A message whose integers are signed, and which may have doubles."""
 
-    __slots__ = ("_fields",)
+    def parts(self, field: int) -> Iterator[_Message]:
+        """Yield the messages in *field*."""
+        return map(_Message, self.messages(field))
 
-    def __init__(self, raw: bytes | memoryview) -> None:
-        self._fields: dict[int, list[wire.Value]] = defaultdict(list)
-        for count, (number, value) in enumerate(wire.fields(raw)):
-            if count == _MOST_FIELDS:
-                msg = f"a message of more than {_MOST_FIELDS} fields"
-                raise WireError(msg)
-            self._fields[number].append(value)
+    def part(self, field: int) -> _Message | None:
+        """Return the message in *field*, `None` without one."""
+        return _Message(self.message(field)) if self.messages(field) else None
 
-    def messages(self, number: int, step: int = 1) -> Iterator[_Message]:
-        for value in self._fields.get(number, [])[::step]:
-            if not isinstance(value, int):
-                yield _Message(value)
-
-    def message(self, number: int) -> _Message | None:
-        return next(self.messages(number, -1), None)
-
-    def count(self, number: int) -> int:
-        return len(self._fields.get(number, ()))
-
-    def integer(self, number: int) -> int | None:
-        values = self._fields.get(number, ())
-        found = [_signed(value) for value in values if isinstance(value, int)]
+    def integer(self, field: int) -> int | None:
+        """Return the integer in *field*, `None` without one."""
+        found = [_signed(value) for value in self.all(field) if isinstance(value, int)]
         return found[-1] if found else None
 
-    def integers(self, number: int) -> list[int]:
-        values = self._fields.get(number, ())
-        return [_signed(count) for value in values for count in wire.packed(value)]
-
-    def double(self, number: int) -> float | None:
-        found = self.doubles(number)
-        return found[-1] if found else None
-
-    def doubles(self, number: int) -> list[float]:
+    def doubles(self, field: int) -> list[float]:
+        """Return the doubles in *field*. Raises `WireError`: it has other values."""
         found: list[float] = []
-        for value in self._fields.get(number, ()):
+        for value in self.all(field):
             if isinstance(value, int) or len(value) % _DOUBLE.size:
-                msg = f"field {number} is not a double or a list of doubles"
+                msg = f"field {field} is not a double or a list of doubles"
                 raise WireError(msg)
             found += (double for (double,) in _DOUBLE.iter_unpack(value))
         return found
 
-    def text(self, number: int) -> str:
-        found = self._fields.get(number, ())
-        return wire.text(found[-1]) if found else ""
-
-    def has(self, number: int) -> bool:
-        return number in self._fields
+    def double(self, field: int) -> float | None:
+        """Return the double in *field*, `None` without one."""
+        found = self.doubles(field)
+        return found[-1] if found else None
 
 
 def _signed(value: int) -> int:
@@ -190,26 +165,26 @@ def _signed(value: int) -> int:
 def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for attribute in messages:
-        for value in attribute.messages(2):
+        for value in attribute.parts(2):
             integer = value.integer(3)
             if integer is not None:
                 found[attribute.text(1)] = integer
-            elif value.has(1):
+            elif value.all(1):
                 found[attribute.text(1)] = value.text(1)
             elif depth < _MOST_DEPTH:
-                for more in value.messages(6):
-                    found |= _attributes(more.messages(1), depth + 1)
+                for more in value.parts(6):
+                    found |= _attributes(more.parts(1), depth + 1)
     return found
 
 
 def _value(measure: _Message) -> float | BucketCounts | None:
-    distribution = measure.message(5)
+    distribution = measure.part(5)
     if distribution is not None:
         return _distribution(distribution)
-    gauge, counter = measure.message(3), measure.message(4)
+    gauge, counter = measure.part(3), measure.part(4)
     number = gauge or counter
     # A text is not a number, and neither is an empty measurement.
-    if number is None or (gauge is not None and gauge.has(3)):
+    if number is None or (gauge is not None and gauge.all(3)):
         return None
     found = number.double(1)
     if found is None:
@@ -221,9 +196,9 @@ def _value(measure: _Message) -> float | BucketCounts | None:
 
 def _distribution(message: _Message) -> BucketCounts | None:
     count, mean = message.integer(1) or 0, message.double(2) or 0.0
-    options = message.message(6)
+    options = message.part(6)
     bounds = _bounds(options) if options is not None else ()
-    counts = message.integers(7)[: len(bounds) + 1]
+    counts = [_signed(count) for count in message.numbers(7)][: len(bounds) + 1]
     if count < 0 or mean < 0 or not math.isfinite(mean) or any(n < 0 for n in counts):
         return None
     return BucketCounts(count, mean, bounds, tuple(counts))
@@ -232,7 +207,7 @@ def _distribution(message: _Message) -> BucketCounts | None:
 def _bounds(options: _Message) -> tuple[float, ...]:
     """Return the upper bounds of all buckets but the last, which are not in them."""
     found: list[float] = []
-    exponential, explicit, linear = (options.message(kind) for kind in (2, 3, 4))
+    exponential, explicit, linear = map(options.part, (2, 3, 4))
     if explicit is not None:
         found = explicit.doubles(1)[:_MOST_BOUNDS]
     elif exponential is not None:
@@ -255,13 +230,13 @@ def _steps(options: _Message) -> range:
 
 
 def _core_state(state: _Message) -> CoreState | None:
-    identity = state.message(1)
-    on_chip = identity.message(3) if identity else None
+    identity = state.part(1)
+    on_chip = identity.part(3) if identity else None
     if identity is None or on_chip is None or on_chip.integer(1) != _TENSOR_CORE:
         return None
     sequencers = [
         sequencer
-        for sequencer in state.messages(2)
+        for sequencer in state.parts(2)
         if sequencer.integer(1) == _TENSOR_CORE_SEQUENCER
     ]
     at = sequencers[0] if sequencers else _Message(b"")
@@ -272,7 +247,7 @@ def _core_state(state: _Message) -> CoreState | None:
         run=at.integer(7),
         counter=at.integer(3),
         location=at.text(8),
-        queued=state.count(6),
+        queued=len(state.all(6)),
         error=state.text(7),
     )
 
@@ -289,10 +264,6 @@ _UNKNOWN = frozenset({"NOT_FOUND", "UNIMPLEMENTED", "INVALID_ARGUMENT"})
 
 # Of one reply; the largest that a runtime has are some 10 KiB.
 _MOST_BYTES = 1 << 20
-# What else a server sends is read as fast as it comes and can pile up meanwhile.
-_MOST_GROWTH = 48 << 20
-_CHECK_SECONDS = 0.05
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _OPTIONS = (
     # A web proxy cannot reach a runtime on this host.
@@ -366,30 +337,15 @@ def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
             .future(call.request, timeout=max(0.0, end - time.monotonic()))
             for call in calls
         ]
-        _wait(grpc, futures, end)
-        return [_reply(future) for future in futures]
+        return [_reply(grpc, future, end) for future in futures]
 
 
-def _wait(grpc: Any, futures: Sequence[Any], end: float) -> None:
-    """Wait for all *futures* until *end*, or until a server floods this process."""
-    most = _resident_bytes() + _MOST_GROWTH
-    for future in futures:
-        while not future.done() and (left := end - time.monotonic()) > 0:
-            with contextlib.suppress(grpc.FutureTimeoutError):
-                future.exception(min(left, _CHECK_SECONDS))
-            if not future.done() and _resident_bytes() > most:
-                return
-
-
-def _resident_bytes() -> int:
-    pages = Path("/proc/self/statm").read_bytes().split()[1]
-    return int(pages) * _PAGE_BYTES
-
-
-def _reply(future: Any) -> Reply:
-    if not future.done():
+def _reply(grpc: Any, future: Any, end: float) -> Reply:
+    try:
+        error = future.exception(max(0.0, end - time.monotonic()))
+    except grpc.FutureTimeoutError:
         return SLOW
-    if (error := future.exception()) is not None:
+    if error is not None:
         return GrpcFailure(error.code().name)
     reply: bytes | None = future.result()
     return CUT_OFF if reply is None else reply

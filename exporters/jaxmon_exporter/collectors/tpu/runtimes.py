@@ -298,21 +298,16 @@ class Runtimes:
 
     def up(self) -> Family:
         """Return which runtimes are up: those that ever responded, or the usual one."""
-        listed = [
-            runtime for runtime in self._runtimes if runtime.met or self._configured
-        ]
+        listed = [of for of in self._runtimes if of.met or self._configured]
         shown = listed or self._runtimes[:1]
-        up = {runtime.name: float(runtime.up) for runtime in shown}
-        return by_label(catalog.TPU_RUNTIME_UP, up)
+        return by_label(catalog.TPU_RUNTIME_UP, {of.name: float(of.up) for of in shown})
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
         wanted = set(names)
         asked = [runtime for runtime in self._runtimes if runtime.name in wanted]
-        request = tpu_messages.STATUS_WITH_LOCATIONS
-        replies = call_all(
-            [runtime.call(tpu_messages.STATUS, request) for runtime in asked], _SECONDS
-        )
+        call = tpu_messages.STATUS, tpu_messages.STATUS_WITH_LOCATIONS
+        replies = call_all([runtime.call(*call) for runtime in asked], _SECONDS)
         found: dict[tuple[str, int, int], str] = {}
         for runtime, reply in zip(asked, replies, strict=True):
             reading = RuntimeReading(runtime.name)
@@ -322,18 +317,17 @@ class Runtimes:
         return found
 
     def _probe(self, silent: Sequence[_Runtime]) -> None:
-        unreached = unreachable(runtime.address.target for runtime in silent)
+        replies: dict[Target, Reply] = {
+            **unreachable(runtime.address.target for runtime in silent)
+        }
         request = tpu_messages.LIST_REQUEST
         calls = [
             runtime.call(tpu_messages.NAMES, request)
             for runtime in silent
-            if runtime.address.target not in unreached
+            if runtime.address.target not in replies
         ]
-        replies: dict[Target, Reply] = dict(unreached)
-        replies.update(
-            (call.target, reply)
-            for call, reply in zip(calls, call_all(calls, _SECONDS), strict=True)
-        )
+        for call, reply in zip(calls, call_all(calls, _SECONDS), strict=True):
+            replies[call.target] = reply
         for runtime in silent:
             reply = replies[runtime.address.target]
             runtime.renew()
@@ -376,7 +370,6 @@ class Runtimes:
     def _judge(
         self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
-        """Decide whether a runtime is still up, and the same."""
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < runtime.uptime:
             runtime.renew()
