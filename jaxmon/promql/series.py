@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from jaxmon import catalog
@@ -30,30 +31,22 @@ _ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition on a label."""
+    """One condition on a label: that it is the *value*, or as the *operator* says."""
 
     label: str
-    operator: Literal["=", "!=", "=~", "!~"]
     value: str
+    operator: Literal["=", "!=", "=~", "!~"] = "="
 
     def __str__(self) -> str:
         escaped = self.value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'{self.label}{self.operator}"{escaped}"'
+        text = escaped.replace("\n", "\\n")
+        return f'{self.label}{self.operator}"{text}"'
 
 
-def eq(label: str, value: str) -> Matcher:
-    """Match series whose *label* is *value*."""
-    return Matcher(label, "=", value)
-
-
-def ne(label: str, value: str) -> Matcher:
-    """Match series whose *label* is not *value*."""
-    return Matcher(label, "!=", value)
-
-
-def re(label: str, pattern: str) -> Matcher:
-    """Match series whose *label* matches *pattern* in full."""
-    return Matcher(label, "=~", pattern)
+eq = Matcher
+ne = partial(Matcher, operator="!=")
+# Patterns match in full.
+re = partial(Matcher, operator="=~")
 
 
 @dataclass(frozen=True, slots=True)
