@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxmon.facts.host import (
     CollectiveTimes,
@@ -60,40 +60,29 @@ def ras_view(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> RasView | None:
     if not replies:
         return None
     ras, target = min(replies, key=lambda reply: reply[0].age_seconds)
-    places = _places(ranks, hosts)
+    placed = [
+        (rank, host) for host in hosts for rank in host.ranks if id(rank) in indices
+    ]
     return RasView(
         target,
         ras,
         tuple(
-            (lagging, _rank(places, lagging.host, lagging.pid))
-            for lagging in ras.behind[:_MOST_OF_RAS]
+            (lagging, _rank(placed, lagging)) for lagging in ras.behind[:_MOST_OF_RAS]
         ),
         tuple(
-            (process, _rank(places, process.host, process.pid))
-            for process in ras.missing[:_MOST_OF_RAS]
+            (process, _rank(placed, process)) for process in ras.missing[:_MOST_OF_RAS]
         ),
     )
 
 
-_Places: TypeAlias = dict[int, list[tuple[Rank, JobHost]]]
-
-
-def _places(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> _Places:
-    where = {id(rank): host for host in hosts for rank in host.ranks}
-    places: _Places = {}
-    for rank in ranks:
-        if rank.pid is not None and id(rank) in where:
-            places.setdefault(rank.pid, []).append((rank, where[id(rank)]))
-    return places
-
-
-def _rank(places: _Places, address: str, pid: int) -> Rank | None:
-    """Return the rank with this process on the host with this address, if it is one."""
-    some = places.get(pid, [])
+def _rank(
+    placed: Sequence[tuple[Rank, JobHost]], process: LaggingRank | MissingProcess
+) -> Rank | None:
+    """Return the rank that *process* is, by pid and address, if it is one."""
+    some = [(rank, host) for rank, host in placed if rank.pid == process.pid]
     # Sidecars beside which RAS is not read report no addresses.
-    there = [rank for rank, host in some if address in host.addresses]
-    unknown = [rank for rank, host in some if not host.addresses]
-    found = there or unknown
+    there = [rank for rank, host in some if process.host in host.addresses]
+    found = there or [rank for rank, host in some if not host.addresses]
     return found[0] if len(found) == 1 else None
 
 
@@ -141,7 +130,7 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
         "lagging": view.ras.lagging,
         "behind": [
             {
-                "rank": _index(rank),
+                "rank": rank and rank.index,
                 "host": lagging.host,
                 "pid": lagging.pid,
                 "lag": lagging.lag,
@@ -150,7 +139,7 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
         ],
         "missing": [
             {
-                "rank": _index(rank),
+                "rank": rank and rank.index,
                 "host": process.host,
                 "pid": process.pid,
                 "state": process.state,
@@ -178,10 +167,6 @@ def _lagging(view: RasView) -> Iterator[str]:
         yield f"{_name(lagging, rank)} is {counted(lagging.lag, 'collective')} behind"
     if (more := view.ras.lagging - len(view.behind[:_MOST_NAMED])) > 0:
         yield f"{more:,} more ranks are behind"
-
-
-def _index(rank: Rank | None) -> int | None:
-    return None if rank is None else rank.index
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,12 +111,9 @@ def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
         for name in names:
             if name in setup or name.startswith(_GIVEN):
                 found[name][setup.get(name, "")] += some
-    yield from sorted(found.items(), key=lambda item: _place(item[0]))
-
-
-def _place(name: str) -> tuple[int, str]:
-    place = _FIRST.index(name) if name in _FIRST else len(_FIRST)
-    return place, name
+    for name in (*_FIRST, *sorted(found.keys() - set(_FIRST))):
+        if name in found:
+            yield name, found[name]
 
 
 def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
@@ -204,13 +201,8 @@ def _clause(difference: model.SetupDifference) -> str:
 
 
 _WRITER = 0
-_LOCAL = frozenset(
-    (
-        *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"),
-        *("overlay", "tmpfs", "ramfs"),
-    )
-)
-
+_LOCAL = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"))
+_LOCAL |= {"overlay", "tmpfs", "ramfs"}
 
 _WRITTEN = "process 0 alone writes to it."
 _CACHE_ADVICE = {
