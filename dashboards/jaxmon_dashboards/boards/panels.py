@@ -23,7 +23,6 @@ from grafana_foundation_sdk.models import dashboard as d
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql.expressions import PER_SECOND, ExpressionType
-from jaxmon_dashboards.boards.dashboard import Dashboard
 from jaxmon_dashboards.boards.model import (
     UNITS,
     Kind,
@@ -52,12 +51,14 @@ _GRAFANAS = re.compile(r"(\$\{[^}]+\})")
 
 def has_exemplars(target: Target) -> bool:
     """Return whether what *target* queries has exemplars."""
-    return "_bucket" in str(target.expr) and bool(_TRACED.keys() & _names(target))
+    return "_bucket" in str(target.expr) and not _TRACED.keys().isdisjoint(
+        target.expr.shape.metrics
+    )
 
 
 def trace_links(panel: Panel) -> list[Link]:
     """Return links to the traces that *panel* is about: all of the service's."""
-    labels = _labels(panel)
+    labels = traced_labels(panel)
     if not labels or panel.kind == "table":
         return []
     wanted = " || ".join(f"span.jaxmon.{label} != nil" for label in labels)
@@ -70,7 +71,7 @@ def series_links(panel: Panel) -> list[Link]:
         return []
     return [
         Link(f"Traces of this {label}", explore(_of(label, f"__field.labels.{label}")))
-        for label in _labels(panel)
+        for label in traced_labels(panel)
         if all(label in (target.expr.shape.labels or ()) for target in panel.targets)
     ]
 
@@ -81,14 +82,9 @@ def cell_links(panel: Panel) -> dict[str, Link]:
         return {}
     return {
         label: Link(f"Traces of this {label}", explore(_of(label, "__value.text")))
-        for label in _labels(panel)
+        for label in traced_labels(panel)
         if label in panel.labels
     }
-
-
-def leads_to_traces(dashboard: Dashboard) -> bool:
-    """Return whether a panel of *dashboard* leads to traces."""
-    return any(_labels(panel) for panel in dashboard.panels)
 
 
 def explore(wanted: str) -> str:
@@ -120,13 +116,10 @@ def _of(label: str, value: str) -> str:
     return f'span.jaxmon.{label} = "${{{value}:percentencode}}"'
 
 
-def _names(target: Target) -> set[str]:
-    return set(target.expr.shape.metrics)
-
-
-def _labels(panel: Panel) -> list[str]:
+def traced_labels(panel: Panel) -> list[str]:
+    """Return what distinguishes the traces that *panel* leads to."""
     # What rules have recorded of a histogram has its name in theirs.
-    names = " ".join(name for target in panel.targets for name in _names(target))
+    names = " ".join(panel.metrics)
     return [label for name, label in _TRACED.items() if name in names]
 
 

@@ -271,7 +271,7 @@ def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> d.Dashboar
     if datasource:
         source.current = _selected(datasource, datasource)
     variables = [source, *map(_variable, dashboard.variables)]
-    if panels.leads_to_traces(dashboard):
+    if any(map(panels.traced_labels, dashboard.panels)):
         text = "The Tempo that links lead to; none is needed."
         variables.append(_datasource(panels.TRACES, "Traces", panels.TEMPO, text))
     return d.Dashboard(

@@ -12,7 +12,7 @@ from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import errors, monitoring
+from jaxmon_dashboards.boards.rows import functions, monitoring
 
 
 _ONE_HOST = q.opening("instance", "Debug this host", "debug", "job")
@@ -156,7 +156,7 @@ def starts(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonDeployInProgress",),
         no_value="None",
     )
-    yield errors.oncall().panel("Process restarts")
+    yield functions.failures().panel("Process restarts")
     yield timeseries(4302, "Processes compiling")(
         Target((compiling > 0).count(), "compiling"),
         text="Processes that compile at the same time. Many replicas at once compile "

@@ -33,8 +33,6 @@ from jaxmon_dashboards.boards.model import (
 
 
 _LISTED = ("severity", "alertname", "job", "subject", "instance", "uuid")
-_SERVICES = 10
-"""Of each objective, of which there are five."""
 
 # Of each severity, of which there are three; a table of a hundred is more than anyone
 # reads.
