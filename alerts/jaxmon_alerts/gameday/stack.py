@@ -105,7 +105,10 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     inhibit others, are omitted. Raises `CommandError`: unexpected format.
     """
     try:
-        alerts = sorted(map(_alert, described), key=_urgency)
+        alerts = sorted(
+            map(_alert, described),
+            key=lambda alert: (not alert.firing, alert.severity != "page", alert.since),
+        )
     except (
         ArithmeticError,
         AttributeError,
@@ -132,10 +135,6 @@ def _alert(described: Mapping[str, Any]) -> ActiveAlert:
         firing=described["state"] == "firing",
         since=durations.moment(described["activeAt"]),
     )
-
-
-def _urgency(alert: ActiveAlert) -> tuple[bool, bool, datetime]:
-    return not alert.firing, alert.severity != "page", alert.since
 
 
 def alerts_of(prometheus: str) -> list[dict[str, Any]]:

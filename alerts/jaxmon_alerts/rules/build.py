@@ -54,8 +54,7 @@ from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_alerts, recorded_power
 from jaxmon_alerts.overviews.services import recorded_slowdowns
 from jaxmon_alerts.rules.causes import causes, overridden
-from jaxmon_alerts.rules.operator import notifications, resources
-from jaxmon_alerts.rules.routes import configuration
+from jaxmon_alerts.rules.routes import configuration, notifications, resources
 from jaxmon_alerts.slo import Slo, Slos
 from jaxmon_alerts.slo.model import LatencyIndicator, Pair, Ratio
 from jaxmon_alerts.slo.recording import (
