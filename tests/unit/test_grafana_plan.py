@@ -146,28 +146,3 @@ def test_what_is_written(state):
     step = type(step)(step.desired, step.observed, state)
     assert step.writes() == (state in {Relation.CREATE, Relation.UPDATE})
     assert step.writes(force=True) == (step.writes() or state is Relation.DRIFTED)
-
-
-def test_every_state_is_decided():
-    """The table above has a case of each state that comes from an observation."""
-    assert {case[3] for case in CASES} == set(Relation) - {Relation.UNKNOWN}
-
-
-def test_a_diff_shows_content_only():
-    """A diff names version and uid and shows what differs, without assigned numbers."""
-    step = decide(DESIRED, stored(OLD), folder=FOLDER, taken={})
-    lines = step.diff()
-    assert lines[:2] == [
-        "--- jaxmon-oncall in Grafana, version 3",
-        "+++ jaxmon-oncall as generated",
-    ]
-    assert [line for line in lines[2:] if line[0] in "+-"] == [
-        '-  "refresh": "30s",',
-        '+  "refresh": "1m",',
-    ]
-
-
-def test_a_diff_of_equal_content_is_empty():
-    """Where nothing differs there is nothing to show."""
-    step = decide(DESIRED, stored({**BODY, "id": 4}), folder=FOLDER, taken={})
-    assert step.diff() == []

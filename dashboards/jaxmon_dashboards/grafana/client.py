@@ -116,7 +116,6 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 _NAMESPACE = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_INSTEAD = rf"/namespaces/({_NAMESPACE})/dashboards/"
 
 
 class NotServedError(GrafanaError):
@@ -130,11 +129,6 @@ class Apis:
         self._session = session
         self._served: list[str] | None = None
         self._namespace = ""
-
-    def heed(self, response: JsonResponse) -> None:
-        """Learn from *response* of the classic API where it says the dashboard is."""
-        if found := re.search(_INSTEAD, response.text("message")):
-            self._namespace = found[1]
 
     def get(self, uid: str) -> JsonResponse:
         """Return the response to a request for *uid*, or raise `NotServedError`."""
@@ -161,8 +155,11 @@ class Apis:
                 "which takes Grafana 13 or later"
             )
             raise NotServedError(msg)
-        namespace = self._namespace = self._namespace or self._own_namespace()
-        return f"/apis/{API_VERSION}/namespaces/{namespace}/dashboards"
+        if not self._namespace:
+            response = self._session.request("GET", "/api/frontend/settings")
+            found = response.text("namespace")
+            self._namespace = found if re.fullmatch(_NAMESPACE, found) else "default"
+        return f"/apis/{API_VERSION}/namespaces/{self._namespace}/dashboards"
 
     def _versions(self) -> list[str]:
         if self._served is None:
@@ -175,11 +172,6 @@ class Apis:
                 return []
             self._served = _versions(response.data)
         return self._served
-
-    def _own_namespace(self) -> str:
-        response = self._session.request("GET", "/api/frontend/settings")
-        found = response.text("namespace")
-        return found if re.fullmatch(_NAMESPACE, found) else "default"
 
 
 def _versions(group: Any) -> list[str]:
@@ -267,11 +259,16 @@ class Grafana:
         if response.status == _NOT_FOUND:
             return None
         if response.status == _NOT_ACCEPTABLE:
-            self._apis.heed(response)
-            return lock or self._stored_as_v2(uid)
-        if response.status != _OK or not _has_dashboard(response.data):
+            try:
+                return lock or self._resource(uid)
+            except NotServedError as error:
+                return Unreadable(str(error))
+        data = response.data if isinstance(response.data, dict) else {}
+        body, meta = data.get("dashboard"), data.get("meta")
+        if response.status != _OK or not (
+            isinstance(body, dict) and isinstance(meta, dict)
+        ):
             self._refused(f"dashboard {uid}", response)
-        body, meta = response.data["dashboard"], response.data["meta"]
         number = body.get("version", meta.get("version"))
         if not isinstance(number, int):
             self._refused(f"dashboard {uid} without a version", response)
@@ -285,12 +282,6 @@ class Grafana:
             updated=self._session.redacted(str(meta.get("updated") or "")),
         )
         return replace(stored, resource=lock.body) if lock else stored
-
-    def _stored_as_v2(self, uid: str) -> Observed:
-        try:
-            return self._resource(uid)
-        except NotServedError as error:
-            return Unreadable(str(error))
 
     def _resource(self, uid: str) -> Stored | None:
         response = self._apis.get(uid)
@@ -364,32 +355,18 @@ class Grafana:
         return f"{response.status} {text}".rstrip()
 
     def _refused(self, what: str, response: JsonResponse) -> NoReturn:
-        text = self._text(response)
-        if response.status == _UNAUTHORIZED:
-            msg = (
-                f"Grafana rejected the token ({text}); create one for a service "
-                "account with the Editor role"
-            )
-        elif response.status == _FORBIDDEN:
-            msg = (
-                f"{what}: permission denied ({text}); the service account needs "
-                "the Editor role"
-            )
-        else:
-            msg = f"{what}: Grafana returned {text}"
+        text, role = self._text(response), "the Editor role"
+        msg = {
+            _UNAUTHORIZED: f"Grafana rejected the token ({text}); create one for a "
+            f"service account with {role}",
+            _FORBIDDEN: f"{what}: permission denied ({text}); the service account "
+            f"needs {role}",
+        }.get(response.status, f"{what}: Grafana returned {text}")
         raise GrafanaError(msg, status=response.status)
 
 
 def _quoted(uid: str) -> str:
     return quote(uid, safe="")
-
-
-def _has_dashboard(data: Any) -> bool:
-    return (
-        isinstance(data, dict)
-        and isinstance(data.get("dashboard"), dict)
-        and isinstance(data.get("meta"), dict)
-    )
 
 
 def _number(response: JsonResponse, *keys: str) -> int | None:

@@ -13,8 +13,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import SplitResult
@@ -163,26 +161,15 @@ def _json_response(response: ClientResponse) -> JsonResponse:
         response.status,
         data,
         problem,
-        _seconds(response.headers.get("retry-after")),
+        _seconds(response.headers.get("retry-after", "")),
         response.headers.get("location", ""),
     )
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    """Return the wait that a ``Retry-After`` requests, in seconds or until a date."""
-    if not retry_after:
-        return None
-    if retry_after.strip().isdecimal():
-        seconds = float(retry_after)
-    else:
-        try:
-            date = parsedate_to_datetime(retry_after)
-            if date.tzinfo is None:
-                date = date.replace(tzinfo=UTC)
-            seconds = (date - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return min(max(0.0, seconds), _LONGEST_WAIT)
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds that a ``Retry-After`` requests, `None` if it has a date."""
+    wanted = retry_after.strip()
+    return min(float(wanted), _LONGEST_WAIT) if wanted.isdecimal() else None
 
 
 def _backoff(attempt: int) -> float:
