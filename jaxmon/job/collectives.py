@@ -171,8 +171,6 @@ def _lagging(view: RasView) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A rank in a communicator, and how many seconds its windows have."""
-
     rank: Rank
     collectives: CommunicatorRank
     seconds: tuple[float, ...]
@@ -268,13 +266,12 @@ def _median(windows: Sequence[CollectiveTimes]) -> CollectiveTimes:
 
 def late_lines(found: Sequence[LateRank], width: int) -> Iterator[str]:
     """Yield who comes last, in lines of at most *width* columns."""
-    yield from points([*map(late_text, found)], _MOST_SHOWN, width)
+    yield from points([*map(_late_text, found)], _MOST_SHOWN, width)
     if found:
         yield from advice_lines(_ADVICE, width)
 
 
-def late_text(late: LateRank) -> str:
-    """Return who comes last to what, and how long the others wait."""
+def _late_text(late: LateRank) -> str:
     of = late.collectives
     what = f"{of.collective} {_SIZES.get(of.size, '')}".rstrip()
     itself = f", as rank {of.rank} of NCCL" if late.several else ""
@@ -293,7 +290,7 @@ def late_document(found: Sequence[LateRank]) -> list[dict[str, Any]]:
             "rank": late.rank.index,
             "host": late.rank.host,
             "pid": late.rank.pid,
-            "verdict": late_text(late),
+            "verdict": _late_text(late),
             "action": _ADVICE,
             "communicator": late.collectives.communicator,
             "nccl_rank": late.collectives.rank,

@@ -233,7 +233,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     if len(courses) < 2:  # noqa: PLR2004 - none to compare with
         return None
     usual = sorted(courses, key=lambda item: item[1].calls)[len(courses) // 2][1]
-    step_calls = calls_each(ranks)
+    step_calls = _calls_each(ranks)
     ahead = usual.calls - _BEHIND_STEPS * step_calls
     least = min(usual.calls_before(_BEHIND_SECONDS), ahead)
     courses = [(rank, course) for rank, course in courses if course.calls >= least]
@@ -265,8 +265,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     return RankComparison(sides, edges, ages, window, step_calls, first)
 
 
-def calls_each(ranks: Iterable[Rank]) -> float:
-    """Return how many calls make a step: as many as there are for each of the most."""
+def _calls_each(ranks: Iterable[Rank]) -> float:
     for rank in ranks:
         counts = (function.calls or 0 for function in rank.functions)
         calls = [count for count in counts if count > 0]
@@ -419,7 +418,6 @@ def _completed(
 
 
 def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:
-    """Yield those of *windows* in a row that have *least* at least."""
     start = windows.start
     for window in (*windows, windows.stop):
         if window < windows.stop and lags[window] >= least:

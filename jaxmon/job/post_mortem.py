@@ -191,7 +191,12 @@ def examine(hosts: Sequence[JobHost], limits: Limits | None = None) -> PostMorte
     made = [
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
     ]
-    made.sort(key=_recency)
+
+    def recency(job: PostMortem) -> tuple[bool, float]:
+        first = job.first or next(iter(job.consequences), None)
+        return first is None, 0.0 if first is None else -first.time
+
+    made.sort(key=recency)
     missing = not made or any(job.missing for job in made)
     return PostMortems(
         tuple(made), tuple(hosts), verdict.others, _unknown(hosts) if missing else ()
@@ -241,19 +246,12 @@ def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
 
 
 def _began_after(rank: Rank, failure: RankFailure) -> bool:
-    """Return whether *rank* is a process that was started since the *failure*."""
     # In containers, processes have the same number each time.
     age = rank.since_seconds + rank.observed_seconds
     return rank.pid != failure.rank.pid or 0 < age < failure.host.asked - failure.last
 
 
-def _recency(job: PostMortem) -> tuple[bool, float]:
-    first = job.first or next(iter(job.consequences), None)
-    return first is None, 0.0 if first is None else -first.time
-
-
 def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
-    """Return the failures of the latest attempt, by when processes began."""
     latest: dict[int, RankFailure] = {}
     for failure in sorted(found, key=lambda failure: failure.time):
         latest[failure.rank.index or 0] = failure

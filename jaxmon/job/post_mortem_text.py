@@ -63,7 +63,6 @@ def lines(found: PostMortems, width: int) -> list[str]:
 
 
 def _unknown_rank(failure: RankFailure, width: int) -> list[str]:
-    """Return the failure of a process that may have been a rank that is missing."""
     text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
     found = wrapped(text, width, rest=INDENT)
     for line in _details(failure):
@@ -129,7 +128,6 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
 
 
 def _advice(failure: RankFailure) -> str:
-    """Return where to look further, by the signal if that is known."""
     signal = failure.rank.words.signal_name
     if failure.kind is FailureKind.KILLED and signal:
         return _BY_SIGNAL.get(signal, _KILLED)
@@ -137,7 +135,6 @@ def _advice(failure: RankFailure) -> str:
 
 
 def _others(job: PostMortem) -> Iterator[str]:
-    """Yield what is said about rank 0, and those that did not fail."""
     for failure in job.consequences:
         # What most users look at is one.
         if failure.rank.index == 0 and job.first is not None and failure.of_peers:
@@ -223,7 +220,6 @@ def reached(failure: RankFailure) -> Iterator[str]:
 
 
 def _unknown(job: PostMortem) -> str:
-    """Return why it is not known what failed first."""
     if job.missing:
         return (
             "what failed first is not known: each of these errors is about another "
@@ -252,7 +248,6 @@ def _since(failure: RankFailure, first: RankFailure | None) -> str:
 
 
 def _clock(time: float) -> str:
-    """Return the time of day of *time*, empty if there is no such day."""
     try:
         return f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3] + "Z"
     except (ValueError, OverflowError, OSError):

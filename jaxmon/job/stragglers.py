@@ -200,8 +200,6 @@ def _device_bound(
 
 
 class _Accounts:
-    """What the ranks spend their time on, and what a step is."""
-
     def __init__(self, found: RankComparison) -> None:
         self._found = found
 
@@ -304,7 +302,6 @@ def _lost(
     waits: TimeFractions,
     alone: TimeFractions,
 ) -> float:
-    """Return the part of the time that the others wait longer than the slow ones."""
     now = {number: run for number, run in runs.items() if not run.is_over}
     rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0
@@ -324,8 +321,6 @@ def _lost(
 
 
 class _GpuStates:
-    """What the drivers of *hosts* say of the GPUs of *ranks*."""
-
     def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
         self._reasons: dict[str, tuple[str, ...]] = {}
         self._xids: dict[str, list[str]] = {}

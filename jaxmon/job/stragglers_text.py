@@ -102,7 +102,6 @@ def _headline(slowness: Slowness) -> str:
 
 
 def _sentence(some: Sequence[Straggler]) -> str:
-    """Return what stragglers that are alike spend their time on, and since when."""
     first = some[0]
     what = _PHRASES[first.kind].text(len(some))
     most = "up to " if len(some) > 1 else ""
@@ -147,7 +146,6 @@ def _since(straggler: Straggler) -> str:
 
 
 def _former_sentence(straggler: Straggler) -> str:
-    """Return that a rank was a straggler, and is none any more."""
     return (
         f"{_who([straggler])} was slow for {_about(straggler.seconds)}, until "
         f"{ago(straggler.ended_seconds)} ({straggler.kind.value})"

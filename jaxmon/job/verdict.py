@@ -136,7 +136,10 @@ def _job(
     seconds = _since_progress(alive or ranks)
     waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
-    waiting = _without(waiting, suspects)
+    # Those that wait in another program or place are suspects.
+    other = {number for group in suspects for number in group.numbers}
+    numbers = tuple(number for number in waiting.numbers if number not in other)
+    waiting = replace(waiting, numbers=numbers)
     limit = _limit(alive, suspects, waiting, limits)
     state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
@@ -211,7 +214,6 @@ def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
 
 
 def _since_progress(ranks: Sequence[Rank]) -> float | None:
-    """Return the seconds since any rank made progress, `None` if that is unknown."""
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
     knowing = [rank for rank in ranks if rank.functions] or ranks
@@ -227,7 +229,6 @@ def _limit(
     waiting: DeviceWait,
     limits: Limits,
 ) -> float:
-    """Return from how many seconds without progress a job is called hung."""
     after = seconds_in(limits.rank_stuck_after)
     kinds = {group.kind for group in suspects}
     at_once = min(after, seconds_in(limits.rank_gone_after))
@@ -247,7 +248,6 @@ def _limit(
 
 
 def _progress_made(rank: Rank, default: int = _RHYTHM) -> int:
-    """Return how often *rank* has made progress, *default* if that is not counted."""
     calls = [
         function.calls for function in rank.functions if function.calls is not None
     ]
@@ -280,12 +280,6 @@ def _usual(alive: Sequence[Rank]) -> float:
     return median([max(rank.pace.usual_seconds, 0.0) for rank in alive] or [0.0])
 
 
-def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:
-    """Return *waiting* without those that wait in another program or place."""
-    other = {number for group in suspects for number in group.numbers}
-    return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
-
-
 def _suspects(
     ranks: Sequence[Rank],
     alive: Sequence[Rank],
@@ -294,7 +288,6 @@ def _suspects(
     *,
     unheard: bool,
 ) -> tuple[Suspects, ...]:
-    """Return the ranks that the others wait for, the likeliest first."""
     found: list[Suspects] = []
     for kind, some in grouped(ranks, _absence).items():
         if kind is not None:
@@ -418,7 +411,9 @@ def _alike(
         return (rank.now.place, _function(rank, kind)) if there else ("", "")
 
     for (place, function), some in grouped(ranks, line).items():
-        calls = {_calls(rank, waiting) for rank in some if waiting.function}
+        # A function of some devices only need not be called by all.
+        made = [rank.calls(waiting.function) for rank in some if waiting.function]
+        calls = {number or (None if waiting.partial else number) for number in made}
         seconds = [_seconds(rank, kind) for rank in some]
         yield Suspects(
             kind,
@@ -431,14 +426,7 @@ def _alike(
         )
 
 
-def _calls(rank: Rank, waiting: DeviceWait) -> int | None:
-    """Return how often *rank* has made the call, `None` if it need not make it."""
-    calls = rank.calls(waiting.function)
-    return calls or (None if waiting.partial else calls)
-
-
 def _function(rank: Rank, kind: SuspectKind) -> str:
-    """Return the function in which *rank* is: a jitted one, or that of its line."""
     if kind is SuspectKind.COMPILE:
         return rank.compiling.function
     if kind is SuspectKind.ACTIVITY:

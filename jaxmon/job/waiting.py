@@ -129,13 +129,11 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
 
 
 def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
-    """Return whether *function* runs on some of the devices of their job only."""
     on = [of.devices for rank in ranks for of in rank.functions if of.name == function]
     return 0 < max(on, default=0) < devices(ranks)
 
 
 def _furthest_apart(ranks: Sequence[Rank]) -> str:
-    """Return the function that some called more often, or that is called most."""
     most: dict[str, int] = {}
     spread: dict[str, set[int]] = defaultdict(set)
     for rank in ranks:
@@ -204,7 +202,6 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
 
 
 def _of_all(rank: Rank, everywhere: int) -> Calls | None:
-    """Return the calls of functions on all devices, `None` if some are not counted."""
     found = [
         (function.name, function.calls)
         for function in rank.functions
