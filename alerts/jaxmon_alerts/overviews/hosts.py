@@ -27,7 +27,6 @@ from jaxmon_alerts.overviews.model import (
     HOST,
     PROCESS,
     OverviewRule,
-    Windows,
     gauged,
     of_agents,
     rated,
@@ -37,13 +36,6 @@ from jaxmon_alerts.overviews.services import ITEMS, SERVED
 
 _START = catalog.PROCESS_START_TIME_SECONDS
 _DEVICE = (*PROCESS, "device")
-
-
-def _young(window: Windows) -> Expr:
-    # Sidecars have an age, too, and collectors; what they relay has a worker.
-    ages = gauge(catalog.UPTIME_SECONDS)
-    programs = ages.unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
-    return programs < durations.seconds(window.young)
 
 
 def _mishaps(metric: Metric, *by: str) -> OverviewRule:
@@ -57,10 +49,12 @@ def _mishaps(metric: Metric, *by: str) -> OverviewRule:
 
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
+# Sidecars have an age, too, and collectors; what they relay has a worker.
+_ages = gauge(catalog.UPTIME_SECONDS).unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
 STARTS = OverviewRule(
     catalog.UPTIME_SECONDS,
     "young3m",
-    lambda window: _young(window).count("job"),
+    lambda window: (_ages < durations.seconds(window.young)).count("job"),
     text="Processes that are younger than 3m",
 )
 RESTARTS = OverviewRule(
@@ -261,17 +255,6 @@ ABOUT_GPUS = (*FIRING, ne("uuid", ""))
 ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
 
 
-def _read(windows: Windows) -> Expr:
-    """Return the GPUs that sidecars with alerts read, or read before they went down."""
-    return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
-
-
-def _owned(windows: Windows) -> Expr:
-    """Return the GPUs of services that have alerts, or whose readers have."""
-    alerted = alerts(*ABOUT_GPUS).or_(ALERTED_READERS())
-    return OWNED().latest(windows.silent).and_(alerted, "uuid")
-
-
 SINCE = "job:jaxmon_alerts:since"
 """Since when each alert fires, by what it is about, as a Unix timestamp."""
 
@@ -294,14 +277,22 @@ def firing(*matchers: Matcher) -> Expr:
     return recorded(SINCE, *matchers, labels=SUBJECT, unit="seconds")
 
 
+# Those that are read, or were before their sidecar went down.
 ALERTED_READERS = OverviewRule(
     catalog.ACCELERATOR_INFO,
     "alerted",
-    _read,
+    lambda window: READERS().latest(window.silent).and_(alerts(*ABOUT_HOSTS), *HOST),
     text="GPUs that sidecars with alerts read",
 )
 ALERTED = OverviewRule(
-    catalog.DEVICE_INFO, "alerted", _owned, text="GPUs that alerts are about"
+    catalog.DEVICE_INFO,
+    "alerted",
+    lambda window: (
+        OWNED()
+        .latest(window.silent)
+        .and_(alerts(*ABOUT_GPUS).or_(ALERTED_READERS()), "uuid")
+    ),
+    text="GPUs that alerts are about",
 )
 
 # In this order: the last reads the one before.

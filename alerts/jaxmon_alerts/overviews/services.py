@@ -236,15 +236,12 @@ MEDIAN_STEP = OverviewRule(
 )
 
 
-def _slow_ranks(window: Windows) -> Expr:
-    slower = _mean_steps(window).relative_to(MEDIAN_STEP(), *_LOOP) > _SLOWER
-    return slower.of_unit("times")
-
-
 SLOW_RANKS = OverviewRule(
     catalog.STEP_SECONDS,
     "times_median5m",
-    _slow_ranks,
+    lambda window: (
+        _mean_steps(window).relative_to(MEDIAN_STEP(), *_LOOP) > _SLOWER
+    ).of_unit("times"),
     text="How many times as long as that of the median a mean step within 5m is, if by "
     f"more than {_SLOWER - 1:.0%},",
 )

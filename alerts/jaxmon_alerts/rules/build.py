@@ -157,7 +157,6 @@ def document(
 
 
 def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
-    """Return the path of the dashboard about *alert*, a template of its *labels*."""
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
     of_site = {label: label for label in identity.service} if "job" in found else {}
@@ -385,7 +384,6 @@ def _rules(found: Iterable[RuleGroup]) -> dict[str, Any]:
 
 
 def _explained(text: str, found: Iterable[RuleGroup]) -> str:
-    """Return a file with a comment above each series that its rules record."""
     rules = (rule for group in found for rule in group.rules if "record" in rule)
     sentences = {f"- record: {rule['record']}": rule["sentence"] for rule in rules}
     lines = []

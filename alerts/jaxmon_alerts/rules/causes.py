@@ -110,7 +110,6 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
 def _renamed(
     alerts: list[Alert], usual: Mapping[str, RecordedSeries], suffix: str
 ) -> list[Alert]:
-    """Return *alerts* with a *suffix* to what they record otherwise than *usual*."""
     names: dict[str, str] = {}
     for name, record in records(alert.expr for alert in alerts).items():
         if name in usual and record.expr.renamed(names) != usual[name].expr:

@@ -154,7 +154,6 @@ def _hours(severity: Severity, team: AlertRoute, site: Site) -> list[MuteHours]:
 
 
 def _muted(severity: Severity, team: AlertRoute, site: Site) -> dict[str, list[str]]:
-    """Return which intervals mute alerts of *severity* of *team*."""
     if not _hours(severity, team, site):
         return {}
     name = severity if team.mute is None else _name(severity, team)
@@ -162,7 +161,6 @@ def _muted(severity: Severity, team: AlertRoute, site: Site) -> dict[str, list[s
 
 
 def _time_intervals(site: Site) -> dict[str, list[dict[str, Any]]]:
-    """Return the intervals that `_muted` names, if there are any."""
     found = {
         name: [_interval(muted) for muted in _hours(severity, team, site)]
         for severity in (PAGE, TICKET)
@@ -266,13 +264,11 @@ def _check_secret(receiver: AlertReceiver) -> None:
 
 
 def _secret(path: str) -> tuple[str, str]:
-    """Return name and key of the Secret that the operator mounts as *path*."""
     file = PurePosixPath(path)
     return file.parent.name, file.name
 
 
 def _converted(found: Any) -> Any:
-    """Return a part of a configuration of Alertmanager as the operator spells it."""
     if isinstance(found, list):
         return [_converted(item) for item in found]
     if not isinstance(found, dict):

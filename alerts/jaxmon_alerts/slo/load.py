@@ -37,7 +37,7 @@ from jaxmon_alerts.slo.model import (
     Throughput,
 )
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
-from jaxmon_alerts.slo.source import Source, given, read
+from jaxmon_alerts.slo.source import Source, given, listed, read
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")
@@ -104,9 +104,9 @@ def load(path: Path | None = None) -> Slos:
         site=place,
         **given(
             document,
-            local=_listed(lambda source: site.local(source, _limits)),
+            local=listed(lambda source: site.local(source, _limits)),
             overrides=site.overrides,
-            runs=_listed(site.run),
+            runs=listed(site.run),
         ),
     )
 
@@ -116,11 +116,6 @@ def _patient(slo: Slo, times: float) -> Slo:
     if isinstance(slo.indicator, Freshness):
         return replace(slo, indicator=replace(slo.indicator, times=times))
     return slo
-
-
-def _listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:
-    """Return what reads a list, whose items *read* reads."""
-    return lambda source: tuple(map(read, source.items()))
 
 
 def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -133,7 +128,6 @@ def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
-    """Return the limits of failed requests that follow from the objective on them."""
     found: dict[str, Any] = {}
     for slo in slos:
         if slo.page and slo.alert == FAILED:
@@ -418,7 +412,7 @@ def _declared(source: Source) -> Metric:
     kind: Any = found["kind"].choice(_KINDS)
     if ("buckets" in found) != (kind == "histogram"):
         found["kind"].fail("histograms have the key 'buckets', others do not")
-    lists = given(found, labels=_listed(Source.text), buckets=_listed(Source.count))
+    lists = given(found, labels=listed(Source.text), buckets=listed(Source.count))
     buckets = lists.get("buckets", ())
     if list(buckets) != sorted(set(buckets)):
         found["buckets"].fail("expected increasing bounds, without +Inf")
@@ -441,7 +435,6 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
 
 
 def _unescaped(source: Source, text: str) -> str:
-    """Return the character that *text*, a backslash and one character, represents."""
     if text not in _ESCAPES:
         source.fail(
             f"invalid escape {text}; in PromQL strings, backslashes of regular "

@@ -13,7 +13,7 @@ from jaxmon.host.formats import durations
 from jaxmon.promql.expressions import Identity
 from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, TICKET, ExpectedRun, Match, Severity
-from jaxmon_alerts.slo.source import Source, given
+from jaxmon_alerts.slo.source import Source, given, listed
 
 
 SECRET = "secret_file"  # noqa: S105 - the key, not a secret
@@ -83,7 +83,8 @@ def route(source: Source) -> AlertRoute:
     if ("webhook" in found) == ("receivers" in found):
         source.fail("give either 'webhook' or 'receivers'")
     return AlertRoute(
-        match, **given(found, webhook=url, receivers=receivers, mute=mute)
+        match,
+        **given(found, webhook=url, receivers=receivers, mute=listed(_mute_hours)),
     )
 
 
@@ -124,11 +125,6 @@ def _secret(source: Source) -> str:
             "/etc/alertmanager/secrets/jaxmon/slack; no secret stands in this file"
         )
     return path
-
-
-def mute(source: Source) -> tuple[MuteHours, ...]:
-    """Return the section ``mute``."""
-    return tuple(map(_mute_hours, source.items()))
 
 
 def _mute_hours(source: Source) -> MuteHours:
@@ -283,10 +279,19 @@ def site(source: Source) -> Site:
             dashboards=url,
             webhook=url,
             receivers=receivers,
-            mute=mute,
+            mute=listed(_mute_hours),
             watchdog=url,
-            routes=lambda routes: tuple(map(route, routes.items())),
-            resource=_resource,
+            routes=listed(route),
+            resource=lambda found: Resource(
+                **found.read(
+                    name=_resource_name,
+                    namespace=_resource_name,
+                    # Kubernetes's labels have dots and slashes.
+                    labels=lambda labels: tuple(
+                        (key.text(), value.text()) for key, value in labels.entries()
+                    ),
+                )
+            ),
             delay=Source.duration,
         )
     )
@@ -332,22 +337,11 @@ def _severities(source: Source) -> tuple[tuple[Severity, str], ...]:
     return found
 
 
-def _resource(source: Source) -> Resource:
-    # Kubernetes's labels have dots and slashes.
-    return Resource(
-        **source.read(name=_resource_name, namespace=_resource_name, labels=_texts)
-    )
-
-
 def _resource_name(source: Source) -> str:
     name = source.text()
     if not RESOURCE_NAME.fullmatch(name):
         source.fail(f"{name!r} is not a name of Kubernetes, such as jaxmon")
     return name
-
-
-def _texts(source: Source) -> tuple[tuple[str, str], ...]:
-    return tuple((key.text(), value.text()) for key, value in source.entries())
 
 
 SUBJECTS = ("job", "loop", "route", "function")
@@ -446,6 +440,6 @@ def _override(key: Source, alert: str, source: Source) -> Override:
         annotations=annotated,
         summary=Source.text,
         description=Source.text,
-        except_=lambda matches: tuple(map(_service, matches.items())),
+        except_=listed(_service),
     )
     return Override(alert, key, **found)

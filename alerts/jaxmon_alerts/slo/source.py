@@ -171,6 +171,11 @@ def given(
     }
 
 
+def listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:
+    """Return what reads a list, whose items *read* reads."""
+    return lambda source: tuple(map(read, source.items()))
+
+
 def _key(name: str) -> str:
     return name.rstrip("_")
 
@@ -196,7 +201,6 @@ def read(path: Path) -> Source:
 
 
 def _instead(name: str, allowed: Sequence[str]) -> str:
-    """Return the names that are allowed, of many those most like *name*."""
     if len(allowed) <= _MOST_NAMES:
         return f"allowed are {', '.join(allowed)}"
     alike = get_close_matches(name, allowed, n=_MOST_ALIKE) or allowed[:_MOST_ALIKE]

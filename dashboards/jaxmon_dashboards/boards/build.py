@@ -302,7 +302,6 @@ def _board(
 
 
 def _selecting(rows: tuple[Row, ...]) -> tuple[Variable | DependentVariable, ...]:
-    """Return the variables that *rows* select by, and those that narrow these."""
     panels = (panel for row in rows for panel in row.panels)
     texts = [str(target.expr) for panel in panels for target in panel.targets]
     kept: list[Variable | DependentVariable] = []

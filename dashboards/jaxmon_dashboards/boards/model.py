@@ -394,21 +394,19 @@ class _Heading:
         single = self.kind in _INSTANT
         if isinstance(target, Expr):
             target = Target(target, self.title if single else "")
-        return target if single or "{{" in target.legend else _labelled(target)
+        if single or "{{" in target.legend:
+            return target
+        shown = _labels(target.expr)
+        if set(shown).intersection(_OF_DEVICES):
+            shown = tuple(label for label in shown if label not in _BESIDE_DEVICES)
+        parts = (*(f"{{{{{label}}}}}" for label in shown), target.legend)
+        return replace(target, legend=" ".join(filter(None, parts)))
 
 
 def _labels(expr: Expr) -> tuple[str, ...]:
     labels = expr.shape.labels or frozenset()
     first = [label for label in _FIRST if label in labels]
     return (*first, *sorted(labels.difference(first)))
-
-
-def _labelled(target: Target) -> Target:
-    shown = _labels(target.expr)
-    if set(shown).intersection(_OF_DEVICES):
-        shown = tuple(label for label in shown if label not in _BESIDE_DEVICES)
-    parts = (*(f"{{{{{label}}}}}" for label in shown), target.legend)
-    return replace(target, legend=" ".join(filter(None, parts)))
 
 
 heatmap = partial(_Heading, "heatmap")

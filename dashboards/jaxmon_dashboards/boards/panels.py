@@ -49,8 +49,7 @@ _TRACED = {
 _GRAFANAS = re.compile(r"(\$\{[^}]+\})")
 
 
-def has_exemplars(target: Target) -> bool:
-    """Return whether what *target* queries has exemplars."""
+def _has_exemplars(target: Target) -> bool:
     return "_bucket" in str(target.expr) and not _TRACED.keys().isdisjoint(
         target.expr.shape.metrics
     )
@@ -209,7 +208,7 @@ def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery
         legend_format=target.legend,
         instant=panel.instant,
         range_val=not panel.instant,
-        exemplar=(has_exemplars(target) and not panel.instant) or None,
+        exemplar=(_has_exemplars(target) and not panel.instant) or None,
     )
 
 
@@ -220,8 +219,7 @@ def thresholds(thresholds: Thresholds) -> d.ThresholdsConfig:
     return d.ThresholdsConfig(mode=d.ThresholdsMode.ABSOLUTE, steps=listed)
 
 
-def column_title(label: str) -> str:
-    """Return the title of a table's column with the values of *label*."""
+def _column_title(label: str) -> str:
     return _TITLES.get(label, label.replace("_", " ").capitalize())
 
 
@@ -241,9 +239,11 @@ def _stat(panel: Panel, defaults: d.FieldConfig) -> stat.Options:
 
 def _timeseries(panel: Panel, defaults: d.FieldConfig) -> timeseries.Options:
     stacking = common.StackingMode(panel.stacked)
+    # Areas of many series add up to a wall.
+    fill = 0 if panel.ranked else 8
     custom = timeseries.FieldConfig(
         line_width=1,
-        fill_opacity=_fill(panel),
+        fill_opacity=40 if panel.stacked != "none" else fill,
         show_points=common.VisibilityMode.NEVER,
         stacking=common.StackingConfig(mode=stacking, group="A"),
     )
@@ -266,13 +266,6 @@ def _timeseries(panel: Panel, defaults: d.FieldConfig) -> timeseries.Options:
         sort_desc=not panel.lowest_first,
     )
     return timeseries.Options(legend=legend, tooltip=_TOOLTIP)
-
-
-def _fill(panel: Panel) -> float:
-    """Return the per cent below lines; of many series they add up to a wall."""
-    if panel.stacked != "none":
-        return 40
-    return 0 if panel.ranked else 8
 
 
 def _state_timeline(panel: Panel, defaults: d.FieldConfig) -> statetimeline.Options:
@@ -323,7 +316,8 @@ def _transformations(panel: Panel) -> list[d.DataTransformerConfig]:
     organize = {
         "excludeByName": dict.fromkeys(_HIDDEN, True),
         "indexByName": {name: index for index, name in enumerate(order)},
-        "renameByName": {label: column_title(label) for label in panel.labels} | values,
+        "renameByName": {label: _column_title(label) for label in panel.labels}
+        | values,
     }
     return [
         d.DataTransformerConfig(id_val="merge", options={}),
@@ -334,16 +328,16 @@ def _transformations(panel: Panel) -> list[d.DataTransformerConfig]:
 def _overrides(panel: Panel) -> list[d.DashboardFieldConfigSourceOverrides]:
     # With a least width instead, Grafana would push the last column out.
     columns: list[tuple[str, dict[str, object]]] = [
-        (column_title(label), {"custom.width": _LONG_PIXELS})
+        (_column_title(label), {"custom.width": _LONG_PIXELS})
         for label in filter(_LONG.__contains__, panel.labels)
     ]
     columns += [(target.legend, _column(target)) for target in panel.targets]
     if panel.mappings:
-        title = column_title(panel.labels[0])
+        title = _column_title(panel.labels[0])
         columns.append((title, {"custom.cellOptions": _COLORED_TEXT}))
     for label, to in {**cell_links(panel), **dict(panel.cell_links)}.items():
         links = [{"title": to.title, "url": to.url, "targetBlank": True}]
-        columns.append((column_title(label), {"links": links}))
+        columns.append((_column_title(label), {"links": links}))
     return [
         # What is said of an empty table would stand in each of its empty cells.
         _override("byRegexp", ".*", {"noValue": _NO_VALUE}),
@@ -397,7 +391,6 @@ def _empty(panel: Panel) -> str:
 
 
 def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
-    """Return the mapping of no value, which Grafana would colour like the lowest."""
     result = d.ValueMappingResult(text=text, color=color)
     match = d.SpecialValueMatch.NULL_AND_NAN
     options = d.DashboardSpecialValueMapOptions(match=match, result=result)

@@ -277,7 +277,6 @@ def among_processes(values: Expr) -> tuple[Target, Target]:
 
 
 def _used(*chosen: Matcher) -> Expr:
-    """Return the accelerators of the selected processes, and of their sidecars."""
     return _accelerators((*PROCESS, *chosen), (*HOST, *chosen))
 
 
@@ -287,7 +286,6 @@ def _accelerators(process: tuple[Matcher, ...], host: tuple[Matcher, ...]) -> Ex
 
 
 def _hosts() -> Expr:
-    """Return the sidecars that are selected, and those that read chosen GPUs."""
     success = gauge(catalog.COLLECTOR_SUCCESS, *HOST).over_range("last")
     return success.or_(READERS(GPUS[0]).over_range("last"))
 

@@ -75,7 +75,6 @@ def resource(classic: d.Dashboard) -> Json:
 
 
 def _rows_resource(panels: list[Json]) -> Iterator[tuple[Json, list[Json]]]:
-    """Yield each row with its panels; those of an open row follow it."""
     headings = [at for at, panel in enumerate(panels) if panel["type"] == "row"]
     for at, end in pairwise([*headings, len(panels)]):
         row = panels[at]
@@ -90,7 +89,6 @@ def _rows_resource(panels: list[Json]) -> Iterator[tuple[Json, list[Json]]]:
 
 
 def _item(panel: Json, top: int) -> Json:
-    """Return where *panel* is in a row whose first line is at *top*."""
     place = panel["gridPos"]
     spec = {
         "x": place["x"],

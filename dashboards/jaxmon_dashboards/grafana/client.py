@@ -377,7 +377,6 @@ def _number(response: JsonResponse, *keys: str) -> int | None:
 
 
 def _is_gone(response: JsonResponse, uid: str) -> bool:
-    """Return whether the dashboard itself was not found, rather than its folder."""
     data = response.data if isinstance(response.data, dict) else {}
     details = data.get("details")
     return (

@@ -298,7 +298,6 @@ def parse_all(texts: Mapping[str, str]) -> list[Board]:
 
 
 def _unusable(body: Body) -> str:
-    """Return why Grafana would not take *body* as it is meant; ``""`` if it will."""
     if body.get("__inputs"):
         return (
             "exported for manual import (__inputs); use a datasource variable instead"

@@ -409,12 +409,10 @@ def _memory_errors() -> tuple[Target, ...]:
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
-    """Return a gauge of each accelerator, or of a part of it."""
     return q.accelerator(metric, *matchers).max(*_BY)
 
 
 def _link_errors() -> tuple[Target, ...]:
-    """Return errors within five minutes, of links that have any."""
     found = (
         (hosts.NVLINK_ERRORS, "NVLink {{type}}"),
         (hosts.PCIE_ERRORS, "PCIe {{type}}"),
