@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 
 from jaxmon import catalog
@@ -20,9 +18,6 @@ from jaxmon_dashboards.boards.model import (
     Row,
     Variable,
 )
-
-
-_UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +51,6 @@ class Dashboard:
     variables: tuple[Variable | DependentVariable, ...]
     annotations: tuple[Annotation | Notes, ...]
     rows: tuple[Row, ...]
-
-    def __post_init__(self) -> None:
-        if not _UID.fullmatch(self.uid):
-            msg = (
-                f"uid {self.uid!r} is invalid; give one such as jaxmon-oncall, of up "
-                "to 40 characters"
-            )
-            raise ValueError(msg)
-        ids = [row.id for row in self.rows] + [panel.id for panel in self.panels]
-        titles = [panel.title for panel in self.panels]
-        for what, values in (("id", ids), ("title", titles)):
-            if twice := [value for value, n in Counter(values).items() if n > 1]:
-                msg = f"{self.uid}: duplicate {what} {twice}; choose another"
-                raise ValueError(msg)
 
     @property
     def panels(self) -> tuple[Panel, ...]:

@@ -164,7 +164,7 @@ def cold(slos: Slos) -> Expr:
 def _of_routes(slos: Slos, name: str, bad: Matcher) -> Expr:
     """Return what the objective *name* records, or the fraction of *bad* requests."""
     slo, by = slos.get(name), ("job", "route")
-    if slo is None:
+    if slo is None or "route" not in slo.by:
         every = services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
         return ratio(services.REQUESTS(JOB, bad).sum(*by), every)
     shortest = min(slo.pairs, key=lambda pair: durations.seconds(pair.short))
