@@ -253,8 +253,9 @@ def test_generated_dashboards_are_pushed_without_files(site):
     assert again["summary"] == {"unchanged": len(list(built.glob("*.json")))}
 
 
-def test_options_of_generation_do_not_go_with_files(site):
+@pytest.mark.parametrize("option", ["--slo=slo.yaml", "--format=v2"])
+def test_options_of_generation_do_not_go_with_files(site, option):
     """What shapes generated dashboards cannot shape given ones: a usage error."""
-    done = site.push("--slo", "slo.yaml")
+    done = site.push(option)
     assert done.code == 2
     assert "give either these or FILES" in " ".join(done.err.split())

@@ -87,13 +87,6 @@ def test_a_classic_dashboard_never_replaces_one_of_v2(site, options):
     site.write(ONCALL)
 
 
-def test_a_format_does_not_go_with_files(site):
-    """Files have a model of their own: a usage error."""
-    done = site.push("--format", "v2")
-    assert done.code == 2
-    assert "give either these or FILES" in " ".join(done.err.split())
-
-
 def test_a_file_of_v2_replaces_a_classic_push(site):
     """What an earlier release pushed becomes a v2 dashboard, in its next version."""
     put_file(site, ONCALL)
