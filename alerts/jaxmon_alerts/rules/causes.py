@@ -121,7 +121,7 @@ def overridden(
     alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
     """Yield the alerts as *overrides* change them; `SloError` if one names none."""
-    alerts = list(alerts)
+    alerts, overrides = list(alerts), list(overrides)
     by_name = {override.alert: override for override in overrides}
     conditions = {_condition(alert) for alert in alerts}
     names = sorted({alert.name for alert in alerts})
@@ -133,7 +133,7 @@ def overridden(
             else f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
         )
     for alert in alerts:
-        change = by_name.get(_condition(alert)) or by_name.get(alert.name)
+        change = change_of(alert, overrides)
         if change is None:
             yield alert
         elif change.enabled:
@@ -148,6 +148,12 @@ def overridden(
                 summary=change.summary or alert.summary,
                 description=change.description or alert.description,
             )
+
+
+def change_of(alert: Alert, overrides: Iterable[Override]) -> Override | None:
+    """Return the override of the condition of *alert*, or else of its name."""
+    found = {override.alert: override for override in overrides}
+    return found.get(_condition(alert)) or found.get(alert.name)
 
 
 def _condition(alert: Alert) -> str:
