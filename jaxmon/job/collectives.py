@@ -129,24 +129,21 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
         "dead": processes.dead,
         "lagging": view.ras.lagging,
         "behind": [
-            {
-                "rank": rank and rank.index,
-                "host": lagging.host,
-                "pid": lagging.pid,
-                "lag": lagging.lag,
-            }
-            for lagging, rank in view.behind
+            {**_identity(process, rank), "lag": process.lag}
+            for process, rank in view.behind
         ],
         "missing": [
-            {
-                "rank": rank and rank.index,
-                "host": process.host,
-                "pid": process.pid,
-                "state": process.state,
-            }
+            {**_identity(process, rank), "state": process.state}
             for process, rank in view.missing
         ],
     }
+
+
+def _identity(
+    process: LaggingRank | MissingProcess, rank: Rank | None
+) -> dict[str, Any]:
+    index = None if rank is None else rank.index
+    return {"rank": index, "host": process.host, "pid": process.pid}
 
 
 def _name(process: LaggingRank | MissingProcess, rank: Rank | None) -> str:

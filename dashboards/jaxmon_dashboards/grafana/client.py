@@ -67,8 +67,7 @@ def stored(resource: Body, redacted: Callable[[str], str]) -> Stored:
     )
 
 
-def is_valid(resource: Any, uid: str) -> bool:
-    """Return whether *resource* is the dashboard *uid*, in full."""
+def _is_valid(resource: Any, uid: str) -> bool:
     if not isinstance(resource, dict) or resource.get("apiVersion") != API_VERSION:
         return False
     metadata, spec = resource.get("metadata"), resource.get("spec")
@@ -122,58 +121,6 @@ class NotServedError(GrafanaError):
     """This Grafana does not serve dashboards of the v2 model."""
 
 
-class Apis:
-    """Dashboards of the v2 model in one organisation; versions are read once."""
-
-    def __init__(self, session: GrafanaSession) -> None:
-        self._session = session
-        self._served: list[str] | None = None
-        self._namespace = ""
-
-    def get(self, uid: str) -> JsonResponse:
-        """Return the response to a request for *uid*, or raise `NotServedError`."""
-        response = self._session.request("GET", f"{self._path()}/{quote(uid, safe='')}")
-        if response.status == _OK and not is_valid(response.data, uid):
-            msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"
-            raise GrafanaError(msg, status=response.status)
-        return response
-
-    def put(self, resource: dict[str, Any]) -> JsonResponse:
-        """Return the response to writing *resource*: new if it has no version yet."""
-        metadata = resource["metadata"]
-        if "resourceVersion" not in metadata:
-            return self._session.request("POST", self._path(), body=resource)
-        path = f"{self._path()}/{quote(metadata['name'], safe='')}"
-        return self._session.request("PUT", path, body=resource)
-
-    def _path(self) -> str:
-        served = self._versions()
-        if VERSION not in served:
-            found = self._session.redacted(", ".join(served)) or "none"
-            msg = (
-                f"this Grafana does not serve {API_VERSION} (it serves {found}), "
-                "which takes Grafana 13 or later"
-            )
-            raise NotServedError(msg)
-        if not self._namespace:
-            response = self._session.request("GET", "/api/frontend/settings")
-            found = response.text("namespace")
-            self._namespace = found if re.fullmatch(_NAMESPACE, found) else "default"
-        return f"/apis/{API_VERSION}/namespaces/{self._namespace}/dashboards"
-
-    def _versions(self) -> list[str]:
-        if self._served is None:
-            try:
-                response = self._session.request("GET", f"/apis/{GROUP}")
-            except GrafanaError as error:
-                # Grafana before 12 has a page that says so.
-                if error.status != _NOT_FOUND:
-                    raise
-                return []
-            self._served = _versions(response.data)
-        return self._served
-
-
 def _versions(group: Any) -> list[str]:
     versions = group.get("versions") if isinstance(group, dict) else None
     return [
@@ -200,7 +147,8 @@ class Grafana:
 
     def __init__(self, session: GrafanaSession) -> None:
         self._session = session
-        self._apis = Apis(session)
+        self._served: list[str] | None = None
+        self._namespace = ""
 
     @property
     def url(self) -> str:
@@ -284,12 +232,40 @@ class Grafana:
         return replace(stored, resource=lock.body) if lock else stored
 
     def _resource(self, uid: str) -> Stored | None:
-        response = self._apis.get(uid)
+        path = f"{self._resources()}/{_quoted(uid)}"
+        response = self._session.request("GET", path)
         if response.status == _NOT_FOUND:
             return None
         if response.status != _OK:
             self._refused(f"dashboard {uid}", response)
+        if not _is_valid(response.data, uid):
+            msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"
+            raise GrafanaError(msg, status=response.status)
         return stored(response.data, self._session.redacted)
+
+    def _resources(self) -> str:
+        """Return the path of dashboards of the v2 model, or raise `NotServedError`."""
+        if self._served is None:
+            try:
+                group = self._session.request("GET", f"/apis/{GROUP}").data
+            except GrafanaError as error:
+                # Grafana before 12 has a page that says so.
+                if error.status != _NOT_FOUND:
+                    raise
+                group = None
+            self._served = _versions(group)
+        if VERSION not in self._served:
+            found = self._session.redacted(", ".join(self._served)) or "none"
+            msg = (
+                f"this Grafana does not serve {API_VERSION} (it serves {found}), "
+                "which takes Grafana 13 or later"
+            )
+            raise NotServedError(msg)
+        if not self._namespace:
+            response = self._session.request("GET", "/api/frontend/settings")
+            found = response.text("namespace")
+            self._namespace = found if re.fullmatch(_NAMESPACE, found) else "default"
+        return f"/apis/{API_VERSION}/namespaces/{self._namespace}/dashboards"
 
     def save(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
         """
@@ -325,7 +301,11 @@ class Grafana:
         return SaveResult(_number(response, "version"), response.text("url"))
 
     def _save_v2(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
-        response = self._apis.put(written(desired, base, folder))
+        resource = written(desired, base, folder)
+        method, path = "POST", self._resources()
+        if "resourceVersion" in resource["metadata"]:
+            method, path = "PUT", f"{path}/{_quoted(desired.uid)}"
+        response = self._session.request(method, path, body=resource)
         if response.status == _EXISTS or _is_gone(response, desired.uid):
             raise ConflictError(self._text(response), status=response.status)
         if response.status == _ACCEPTED:
