@@ -269,19 +269,24 @@ def recorded(
 
 
 def recorded_over(
-    function: Literal["last", "min", "sum"], series: Expr, window: int | str
+    function: Literal["avg", "last", "min", "sum"],
+    series: Expr,
+    window: int | str,
+    *,
+    back: str = "",
 ) -> Expr:
     """
-    Return the values of a recorded *series* aggregated over *window*, in seconds or
-    Grafana's, a millisecond less: Prometheus 2 includes the sample at its start, which
-    rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    Return the values of a recorded *series* aggregated over *window*, as of *back* ago.
+    It is Grafana's, or in seconds, a millisecond less: Prometheus 2 includes the sample
+    at its start, which rules evaluated at the same time hit exactly, and 3 does not.
     """
     if isinstance(window, int):
         days, rest = divmod(window - 1, 86400)
         hours, rest = divmod(rest, 3600)
         units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
         window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
-    return Expr(f"{function}_over_time({series.marked}[{window}])", shape=series.shape)
+    text = f"{function}_over_time({series.marked}[{window}]{offset(back)})"
+    return Expr(text, shape=series.shape)
 
 
 def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:

@@ -313,12 +313,8 @@ class Row:
 
     def panel(self, title: str) -> Panel:
         """Return the panel *title* for a line of another board, or `ValueError`."""
-        for panel in self.panels:
-            if panel.title == title:
-                return replace(panel, width=0, height=0)
-        titles = tuple(panel.title for panel in self.panels)
-        msg = f"row {self.title} has no panel {title!r}; it has {titles}"
-        raise ValueError(msg)
+        [found] = [panel for panel in self.panels if panel.title == title]
+        return replace(found, width=0, height=0)
 
     def opened(self, title: str = "") -> Row:
         """Return the row as it stands on a board about its subject, open."""
