@@ -319,38 +319,25 @@ _FUNCTION = (*PROCESS, "function")
 def recorded_power(scale: float) -> Iterator[RecordedSeries]:
     """Yield what is recorded; *scale* divides its window, names keep it."""
     watts, window = "Power of the GPUs of a process", durations.scaled("5m", scale)
-    busy = "Fraction of time that a function keeps the devices of its process busy."
-    yield RecordedSeries(
-        PROCESS_POWER, _process_power(), f"{watts}, shared ones in full."
-    )
-    yield RecordedSeries(DEVICE_TIME, _device_time(window), busy)
-    yield RecordedSeries(
-        FUNCTION_POWER, _function_power(), f"{watts}, by its functions."
-    )
-
-
-def _process_power() -> Expr:
     # Only GPUs report their power, and only their uuids are globally unique: agents may
     # be scraped apart from the sidecar that reads their devices.
     drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, _GPUS).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
-    return uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
-
-
-def _device_time(window: str) -> Expr:
+    whole = uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
+    yield RecordedSeries(PROCESS_POWER, whole, f"{watts}, shared ones in full.")
     # Some calls are sampled, all are counted.
     sampled = histogram(catalog.EXECUTION_SECONDS)
     seconds = sampled.sum.rate(window).sum(*_FUNCTION)
     samples = sampled.count.rate(window).sum(*_FUNCTION)
     calls = counter(catalog.JIT_CALLS).rate(window).sum(*_FUNCTION)
     busy = promql.ratio(seconds, samples) * calls
-    # Also if one delayed sample stands for many calls.
-    return promql.call("clamp_max", busy, 1)
-
-
-def _function_power() -> Expr:
-    busy = recorded(DEVICE_TIME, labels=_FUNCTION)
-    whole = promql.number(1) / (busy.sum(*PROCESS) > 0)
-    share = busy.joined(whole, on=PROCESS, take=())
-    watts = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
-    return share.joined(watts, on=PROCESS, take=())
+    yield RecordedSeries(
+        # Also if one delayed sample stands for many calls.
+        *(DEVICE_TIME, promql.call("clamp_max", busy, 1)),
+        "Fraction of time that a function keeps the devices of its process busy.",
+    )
+    kept = recorded(DEVICE_TIME, labels=_FUNCTION)
+    every = promql.number(1) / (kept.sum(*PROCESS) > 0)
+    power = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
+    parts = kept.joined(every, on=PROCESS, take=()).joined(power, on=PROCESS, take=())
+    yield RecordedSeries(FUNCTION_POWER, parts, f"{watts}, by its functions.")

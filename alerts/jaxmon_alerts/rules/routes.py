@@ -70,6 +70,13 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     died, lost = 'alertname="JaxmonTrainingDied"', 'alertname="JaxmonAcceleratorLost"'
     run = 'alertname=~"JaxmonTraining.*|JaxmonServiceVanished"'
     watched = [{"url": site.watchdog}] if site.watchdog else []
+    intervals = {
+        name: [_interval(muted) for muted in _hours(severity, team, site)]
+        for severity in (PAGE, TICKET)
+        for team in (*site.routes, AlertRoute(()))
+        for name in _muted(severity, team, site).get("mute_time_intervals", ())
+    }
+    times = [{"name": name, "time_intervals": of} for name, of in intervals.items()]
     inhibitions = (
         ([page, 'slo!=""'], [ticket, 'slo!=""'], [*site.service_labels, *_SAME]),
         # The same, more urgent.
@@ -109,7 +116,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
             *([{"name": "watchdog", "webhook_configs": watched}] if watched else []),
             {"name": "nobody"},
         ],
-        **_time_intervals(site),
+        **({"time_intervals": times} if times else {}),
         "inhibit_rules": [
             {"source_matchers": sources, "target_matchers": targets, "equal": equal}
             for sources, targets, equal in inhibitions
@@ -158,17 +165,6 @@ def _muted(severity: Severity, team: AlertRoute, site: Site) -> dict[str, list[s
         return {}
     name = severity if team.mute is None else _name(severity, team)
     return {"mute_time_intervals": [f"muted-{name}"]}
-
-
-def _time_intervals(site: Site) -> dict[str, list[dict[str, Any]]]:
-    found = {
-        name: [_interval(muted) for muted in _hours(severity, team, site)]
-        for severity in (PAGE, TICKET)
-        for team in (*site.routes, AlertRoute(()))
-        for name in _muted(severity, team, site).get("mute_time_intervals", ())
-    }
-    listed = [{"name": name, "time_intervals": times} for name, times in found.items()]
-    return {"time_intervals": listed} if listed else {}
 
 
 def _interval(muted: MuteHours) -> dict[str, Any]:

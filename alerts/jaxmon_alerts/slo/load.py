@@ -98,8 +98,12 @@ def load(path: Path | None = None) -> Slos:
         if limits.get(name, LIMITS[name].default) == LIMITS[name].default:
             limits[name] = share
     found = Limits(**limits)
+    for slo in slos.values():
+        if isinstance(late := slo.indicator, Freshness):
+            late = replace(late, times=found.stalled_step_times)
+            slos[slo.name] = replace(slo, indicator=late)
     return Slos(
-        tuple(_patient(slo, found.stalled_step_times) for slo in slos.values()),
+        tuple(slos.values()),
         found,
         site=place,
         **given(
@@ -109,13 +113,6 @@ def load(path: Path | None = None) -> Slos:
             runs=listed(site.run),
         ),
     )
-
-
-def _patient(slo: Slo, times: float) -> Slo:
-    """Return *slo* with so many *times* a step before it is late, if it is about it."""
-    if isinstance(slo.indicator, Freshness):
-        return replace(slo, indicator=replace(slo.indicator, times=times))
-    return slo
 
 
 def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -49,12 +49,6 @@ _TRACED = {
 _GRAFANAS = re.compile(r"(\$\{[^}]+\})")
 
 
-def _has_exemplars(target: Target) -> bool:
-    return "_bucket" in str(target.expr) and not _TRACED.keys().isdisjoint(
-        target.expr.shape.metrics
-    )
-
-
 def trace_links(panel: Panel) -> list[Link]:
     """Return links to the traces that *panel* is about: all of the service's."""
     labels = traced_labels(panel)
@@ -200,6 +194,8 @@ def visible(placed: _Placed) -> _Placed:
 def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery:
     formats = prometheus.PromQueryFormat
     shapes = {"heatmap": formats.HEATMAP, "table": formats.TABLE}
+    traced = not _TRACED.keys().isdisjoint(target.expr.shape.metrics)
+    exemplars = traced and "_bucket" in str(target.expr) and not panel.instant
     return prometheus.Dataquery(
         ref_id=reference,
         datasource=DATASOURCE,
@@ -208,7 +204,7 @@ def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery
         legend_format=target.legend,
         instant=panel.instant,
         range_val=not panel.instant,
-        exemplar=(_has_exemplars(target) and not panel.instant) or None,
+        exemplar=exemplars or None,
     )
 
 

@@ -348,7 +348,16 @@ def gpus() -> Iterator[Panel]:
         alerts=("JaxmonGpuFault",),
     )
     yield timeseries(1819, "Link errors")(
-        *_link_errors(),
+        *(
+            Target(
+                errors(*q.GPUS).worst(q.FEW), f"{{{{instance}}}} {{{{uuid}}}} {name}"
+            )
+            for errors, name in (
+                (hosts.NVLINK_ERRORS, "NVLink {{type}}"),
+                (hosts.PCIE_ERRORS, "PCIe {{type}}"),
+                (hosts.PCIE_REPLAYS, "PCIe replays"),
+            )
+        ),
         text="NVLink and PCIe errors and recoveries, within five minutes. Recoveries "
         "cost time; a link with many is about to fail, or is loose.",
         no_value="None",
@@ -410,18 +419,6 @@ def _memory_errors() -> tuple[Target, ...]:
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
     return q.accelerator(metric, *matchers).max(*_BY)
-
-
-def _link_errors() -> tuple[Target, ...]:
-    found = (
-        (hosts.NVLINK_ERRORS, "NVLink {{type}}"),
-        (hosts.PCIE_ERRORS, "PCIe {{type}}"),
-        (hosts.PCIE_REPLAYS, "PCIe replays"),
-    )
-    return tuple(
-        Target(overview(*q.GPUS).worst(q.FEW), f"{{{{instance}}}} {{{{uuid}}}} {name}")
-        for overview, name in found
-    )
 
 
 def _traffic(
