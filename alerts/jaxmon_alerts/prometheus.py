@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -44,10 +44,9 @@ class Prometheus:
         document = self._session.decoded(response)
         data = document.get("data") if isinstance(document, dict) else None
         groups = data.get("groups") if isinstance(data, dict) else None
-        found = groups if isinstance(groups, list) else []
         return [
             rule
-            for group in found
+            for group in (groups if isinstance(groups, list) else [])
             if isinstance(group, dict) and isinstance(group.get("rules"), list)
             for rule in group["rules"]
             if isinstance(rule, dict)
@@ -84,11 +83,6 @@ class Prometheus:
 def _series(item: Mapping[str, Any]) -> PrometheusSeries:
     points = item["values"] if "values" in item else [item["value"]]
     labels = {str(name): str(value) for name, value in item["metric"].items()}
-    return PrometheusSeries(labels, tuple(_numbers(points)))
-
-
-def _numbers(points: Any) -> Iterator[tuple[float, float]]:
-    for time, text in points:
-        value = float(text)
-        if math.isfinite(value):
-            yield float(time), value
+    numbers = ((float(time), float(text)) for time, text in points)
+    finite = tuple(point for point in numbers if math.isfinite(point[1]))
+    return PrometheusSeries(labels, finite)

@@ -83,7 +83,7 @@ def noted(
     """
     if url is None:
         return None
-    from jaxmon_dashboards.boards.header import DEPLOY_TAGS
+    from jaxmon_dashboards.boards.dashboard import DEPLOY_TAGS
 
     session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")

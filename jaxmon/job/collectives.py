@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxmon.facts.host import (
     CollectiveTimes,
@@ -60,40 +60,29 @@ def ras_view(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> RasView | None:
     if not replies:
         return None
     ras, target = min(replies, key=lambda reply: reply[0].age_seconds)
-    places = _places(ranks, hosts)
+    placed = [
+        (rank, host) for host in hosts for rank in host.ranks if id(rank) in indices
+    ]
     return RasView(
         target,
         ras,
         tuple(
-            (lagging, _rank(places, lagging.host, lagging.pid))
-            for lagging in ras.behind[:_MOST_OF_RAS]
+            (lagging, _rank(placed, lagging)) for lagging in ras.behind[:_MOST_OF_RAS]
         ),
         tuple(
-            (process, _rank(places, process.host, process.pid))
-            for process in ras.missing[:_MOST_OF_RAS]
+            (process, _rank(placed, process)) for process in ras.missing[:_MOST_OF_RAS]
         ),
     )
 
 
-_Places: TypeAlias = dict[int, list[tuple[Rank, JobHost]]]
-
-
-def _places(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> _Places:
-    where = {id(rank): host for host in hosts for rank in host.ranks}
-    places: _Places = {}
-    for rank in ranks:
-        if rank.pid is not None and id(rank) in where:
-            places.setdefault(rank.pid, []).append((rank, where[id(rank)]))
-    return places
-
-
-def _rank(places: _Places, address: str, pid: int) -> Rank | None:
-    """Return the rank with this process on the host with this address, if it is one."""
-    some = places.get(pid, [])
+def _rank(
+    placed: Sequence[tuple[Rank, JobHost]], process: LaggingRank | MissingProcess
+) -> Rank | None:
+    """Return the rank that *process* is, by pid and address, if it is one."""
+    some = [(rank, host) for rank, host in placed if rank.pid == process.pid]
     # Sidecars beside which RAS is not read report no addresses.
-    there = [rank for rank, host in some if address in host.addresses]
-    unknown = [rank for rank, host in some if not host.addresses]
-    found = there or unknown
+    there = [rank for rank, host in some if process.host in host.addresses]
+    found = there or [rank for rank, host in some if not host.addresses]
     return found[0] if len(found) == 1 else None
 
 
@@ -140,24 +129,21 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
         "dead": processes.dead,
         "lagging": view.ras.lagging,
         "behind": [
-            {
-                "rank": _index(rank),
-                "host": lagging.host,
-                "pid": lagging.pid,
-                "lag": lagging.lag,
-            }
-            for lagging, rank in view.behind
+            {**_identity(process, rank), "lag": process.lag}
+            for process, rank in view.behind
         ],
         "missing": [
-            {
-                "rank": _index(rank),
-                "host": process.host,
-                "pid": process.pid,
-                "state": process.state,
-            }
+            {**_identity(process, rank), "state": process.state}
             for process, rank in view.missing
         ],
     }
+
+
+def _identity(
+    process: LaggingRank | MissingProcess, rank: Rank | None
+) -> dict[str, Any]:
+    index = None if rank is None else rank.index
+    return {"rank": index, "host": process.host, "pid": process.pid}
 
 
 def _name(process: LaggingRank | MissingProcess, rank: Rank | None) -> str:
@@ -180,14 +166,8 @@ def _lagging(view: RasView) -> Iterator[str]:
         yield f"{more:,} more ranks are behind"
 
 
-def _index(rank: Rank | None) -> int | None:
-    return None if rank is None else rank.index
-
-
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A rank in a communicator, and how many seconds its windows have."""
-
     rank: Rank
     collectives: CommunicatorRank
     seconds: tuple[float, ...]
@@ -283,13 +263,12 @@ def _median(windows: Sequence[CollectiveTimes]) -> CollectiveTimes:
 
 def late_lines(found: Sequence[LateRank], width: int) -> Iterator[str]:
     """Yield who comes last, in lines of at most *width* columns."""
-    yield from points([*map(late_text, found)], _MOST_SHOWN, width)
+    yield from points([*map(_late_text, found)], _MOST_SHOWN, width)
     if found:
         yield from advice_lines(_ADVICE, width)
 
 
-def late_text(late: LateRank) -> str:
-    """Return who comes last to what, and how long the others wait."""
+def _late_text(late: LateRank) -> str:
     of = late.collectives
     what = f"{of.collective} {_SIZES.get(of.size, '')}".rstrip()
     itself = f", as rank {of.rank} of NCCL" if late.several else ""
@@ -308,7 +287,7 @@ def late_document(found: Sequence[LateRank]) -> list[dict[str, Any]]:
             "rank": late.rank.index,
             "host": late.rank.host,
             "pid": late.rank.pid,
-            "verdict": late_text(late),
+            "verdict": _late_text(late),
             "action": _ADVICE,
             "communicator": late.collectives.communicator,
             "nccl_rank": late.collectives.rank,

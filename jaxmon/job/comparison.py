@@ -47,12 +47,7 @@ class TimeByCall:
 
     def position(self, calls: float) -> CallPosition:
         """Return where so many *calls* had been made, for `sums`."""
-        made = self._sums[_CALLS]
-        row = min(bisect_right(made, calls), len(made) - 1)
-        before, after = made[row - 1], made[row]
-        if after <= before:
-            return row - 1, 1.0
-        return row - 1, min(max((calls - before) / (after - before), 0.0), 1.0)
+        return _position(self._sums[_CALLS], calls)
 
     def sums(self, column: str, positions: Sequence[CallPosition]) -> list[float]:
         """Return the sums of *column* up to each of *positions*."""
@@ -64,14 +59,11 @@ class TimeByCall:
 
     def calls_before(self, seconds: float) -> float:
         """Return how many calls had been made so many *seconds* before the end."""
-        times, made = self._sums[_INDEX["seconds"]], self._sums[_CALLS]
-        wanted = times[-1] - seconds
+        wanted = self.seconds - seconds
         if wanted <= 0:
             return 0.0
-        row = min(bisect_right(times, wanted), len(times) - 1)
-        before, after = times[row - 1], times[row]
-        part = (wanted - before) / (after - before) if after > before else 1.0
-        return made[row - 1] + part * (made[row] - made[row - 1])
+        then = _position(self._sums[_INDEX["seconds"]], wanted)
+        return self.sums("calls", [then])[0]
 
     def age(self, calls: float) -> float:
         """Return how many seconds before the end so many *calls* had been made."""
@@ -97,12 +89,23 @@ class TimeByCall:
         return max(median(found), _LEAST_SECONDS) if found else math.inf
 
 
+def _position(sums: Sequence[float], wanted: float) -> CallPosition:
+    row = min(bisect_right(sums, wanted), len(sums) - 1)
+    before, after = sums[row - 1], sums[row]
+    if after <= before:
+        return row - 1, 1.0
+    return row - 1, min(max((wanted - before) / (after - before), 0.0), 1.0)
+
+
 def time_by_call(document: object) -> TimeByCall | None:
     """Return `Rank.course` as sums; `None` if there is none."""
     if not isinstance(document, (list, tuple)) or not 0 < len(document) <= MOST_ROWS:
         return None
-    if not all(map(_is_row, document)):
-        return None
+    for row in document:
+        if not isinstance(row, str) or len(row) > _MOST_CHARACTERS:
+            return None
+        if row.count(" ") != len(COLUMNS) - 1:
+            return None
     try:
         # All rows at once: there are thousands of documents.
         numbers = array("d", map(float, " ".join(document).split(" ")))
@@ -113,13 +116,6 @@ def time_by_call(document: object) -> TimeByCall | None:
         return None
     found = TimeByCall(numbers)
     return found if found.calls > 0 and found.seconds > 0 else None
-
-
-def _is_row(text: object) -> bool:
-    """Return whether *text* has as many words as a row has numbers."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
-        return False
-    return text.count(" ") == len(COLUMNS) - 1
 
 
 WINDOW = 8.0
@@ -237,7 +233,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     if len(courses) < 2:  # noqa: PLR2004 - none to compare with
         return None
     usual = sorted(courses, key=lambda item: item[1].calls)[len(courses) // 2][1]
-    step_calls = calls_each(ranks)
+    step_calls = _calls_each(ranks)
     ahead = usual.calls - _BEHIND_STEPS * step_calls
     least = min(usual.calls_before(_BEHIND_SECONDS), ahead)
     courses = [(rank, course) for rank, course in courses if course.calls >= least]
@@ -269,8 +265,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
     return RankComparison(sides, edges, ages, window, step_calls, first)
 
 
-def calls_each(ranks: Iterable[Rank]) -> float:
-    """Return how many calls make a step: as many as there are for each of the most."""
+def _calls_each(ranks: Iterable[Rank]) -> float:
     for rank in ranks:
         counts = (function.calls or 0 for function in rank.functions)
         calls = [count for count in counts if count > 0]
@@ -423,7 +418,6 @@ def _completed(
 
 
 def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:
-    """Yield those of *windows* in a row that have *least* at least."""
     start = windows.start
     for window in (*windows, windows.stop):
         if window < windows.stop and lags[window] >= least:

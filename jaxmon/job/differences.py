@@ -73,7 +73,6 @@ def deviating_ranks(ranks: Sequence[Rank]) -> tuple[model.DeviatingRanks, ...]:
 def _odd(
     name: str, values: _Values
 ) -> Iterator[tuple[tuple[int, ...], model.SetupDifference]]:
-    """Yield the ranks that differ from most in the value of *name*."""
     if len(values) < 2:  # noqa: PLR2004 - all have the same
         return
     groups = {
@@ -111,12 +110,9 @@ def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
         for name in names:
             if name in setup or name.startswith(_GIVEN):
                 found[name][setup.get(name, "")] += some
-    yield from sorted(found.items(), key=lambda item: _place(item[0]))
-
-
-def _place(name: str) -> tuple[int, str]:
-    place = _FIRST.index(name) if name in _FIRST else len(_FIRST)
-    return place, name
+    for name in (*_FIRST, *sorted(found.keys() - set(_FIRST))):
+        if name in found:
+            yield name, found[name]
 
 
 def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
@@ -204,13 +200,8 @@ def _clause(difference: model.SetupDifference) -> str:
 
 
 _WRITER = 0
-_LOCAL = frozenset(
-    (
-        *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"),
-        *("overlay", "tmpfs", "ramfs"),
-    )
-)
-
+_LOCAL = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"))
+_LOCAL |= {"overlay", "tmpfs", "ramfs"}
 
 _WRITTEN = "process 0 alone writes to it."
 _CACHE_ADVICE = {
@@ -277,7 +268,6 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> model.RepeatedCompiles | 
 
 
 def _alike(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]]:
-    """Return functions that several ranks compiled or loaded as often as most have."""
     found: defaultdict[tuple[str, str, int], list[tuple[Rank, SharedFunction]]]
     found = defaultdict(list)
     for rank in ranks:
@@ -292,7 +282,6 @@ def _alike(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]
 
 
 def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[MissCause, str]:
-    """Return why the ranks that are *late* did not find it, and the file system."""
     if _have_own_keys(ranks):
         return MissCause.KEYS, ""
     setups = {id(rank.setup): rank.setup for rank in ranks}.values()
@@ -330,12 +319,11 @@ def _are_restarted(ranks: Sequence[Rank]) -> bool:
 def compile_lines(found: model.RepeatedCompiles | None, width: int) -> Iterator[str]:
     """Yield *found* in lines of at most *width* columns."""
     if found is not None:
-        yield from point(compile_sentence(found), width)
+        yield from point(_compile_sentence(found), width)
         yield from advice_lines(advice(found), width)
 
 
-def compile_sentence(found: model.RepeatedCompiles) -> str:
-    """Return who compiled what, and what that took."""
+def _compile_sentence(found: model.RepeatedCompiles) -> str:
     more = found.functions - 1
     what = short(found.function) + (f" and {more:,} more" if more else "")
     spent = f"{duration(found.longest)} each, at most"
@@ -363,7 +351,7 @@ def compile_document(found: model.RepeatedCompiles | None) -> dict[str, Any] | N
     if found is None:
         return None
     return {
-        "verdict": compile_sentence(found),
+        "verdict": _compile_sentence(found),
         "action": advice(found),
         "cause": found.cause.value,
         "ranks": found.numbers[:MOST_NUMBERS],

@@ -102,6 +102,12 @@ class Suspects:
         here = self.ranks and self.kind is SuspectKind.DATA
         return self.ranks[0].now.fillers if here else ()
 
+    @property
+    def contenders(self) -> tuple[Standing, ...]:
+        """Threads of the first rank that wait for a lock, if it does."""
+        here = self.ranks and self.kind is SuspectKind.LOCK
+        return tuple(of for of in self.ranks[0].now.others if of.stack) if here else ()
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceWait:

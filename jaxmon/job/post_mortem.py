@@ -13,17 +13,17 @@ not matter; how well they are known depends on how quickly it responded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import TypeAlias
 
 from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, STOPPED
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.job.model import Job, JobState, Suspects
 from jaxmon.job.verdict import busy, is_of_peers, judge
-from jaxmon.job.waiting import apart_from, waiting_of
+from jaxmon.job.waiting import apart_from, numbers_of, waiting_of
 from jaxmon.limits import Limits
 
 
@@ -191,33 +191,36 @@ def examine(hosts: Sequence[JobHost], limits: Limits | None = None) -> PostMorte
     made = [
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
     ]
-    made.sort(key=_recency)
-    missing = not made or any(job.missing for job in made)
-    return PostMortems(
-        tuple(made), tuple(hosts), verdict.others, _unknown(hosts) if missing else ()
-    )
 
+    def recency(job: PostMortem) -> tuple[bool, float]:
+        first = job.first or next(iter(job.consequences), None)
+        return first is None, 0.0 if first is None else -first.time
 
-def _unknown(hosts: Iterable[JobHost]) -> tuple[RankFailure, ...]:
-    failures = [
+    made.sort(key=recency)
+    unknown = [
         failure
         for host in hosts
         for rank in host.unknown
         if (failure := failure_of(host, rank)) is not None
     ]
-    return tuple(sorted(failures, key=lambda failure: -failure.time))
+    unknown.sort(key=lambda failure: -failure.time)
+    missing = not made or any(job.missing for job in made)
+    return PostMortems(
+        tuple(made), tuple(hosts), verdict.others, tuple(unknown) if missing else ()
+    )
 
 
 def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
-    order = _ordered(_latest(found))
-    failed = {failure.rank.index: failure for failure in order.every()}
+    failures = _latest(found)
+    failed = {failure.rank.index: failure for failure in failures}
     again = [
-        rank.index
+        rank
         for rank in job.ranks
         if rank.responds
         and rank.index in failed
         and _began_after(rank, failed[rank.index])
     ]
+    over = [rank for rank in job.ranks if rank.ended == FINISHED]
     alive = [rank for rank in job.ranks if rank.responds and rank.index not in failed]
     waiting = waiting_of(alive)
     reported = {rank.index for rank in job.ranks}
@@ -226,34 +229,23 @@ def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
         job.count,
         job.hosts,
         job.ranks,
-        *order,
+        *_ordered(failures),
         waiting.numbers,
         tuple(busy(apart_from(alive, waiting), waiting)),
-        tuple(
-            rank.index or 0
-            for rank in job.ranks
-            if rank.ended == FINISHED and rank.index not in failed
-        ),
+        tuple(numbers_of(rank for rank in over if rank.index not in failed)),
         tuple(n for n in range(job.count) if n not in reported),
-        tuple(number for number in again if number is not None),
+        tuple(numbers_of(again)),
         job.state is JobState.HUNG,
     )
 
 
 def _began_after(rank: Rank, failure: RankFailure) -> bool:
-    """Return whether *rank* is a process that was started since the *failure*."""
     # In containers, processes have the same number each time.
     age = rank.since_seconds + rank.observed_seconds
     return rank.pid != failure.rank.pid or 0 < age < failure.host.asked - failure.last
 
 
-def _recency(job: PostMortem) -> tuple[bool, float]:
-    first = job.first or next(iter(job.consequences), None)
-    return first is None, 0.0 if first is None else -first.time
-
-
 def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
-    """Return the failures of the latest attempt, by when processes began."""
     latest: dict[int, RankFailure] = {}
     for failure in sorted(found, key=lambda failure: failure.time):
         latest[failure.rank.index or 0] = failure
@@ -270,23 +262,16 @@ def _began(failure: RankFailure) -> float:
     return host.asked - lived - host.within
 
 
-class _Order(NamedTuple):
-    """Failures of a job; see `PostMortem`."""
-
-    first: RankFailure | None
-    together: tuple[RankFailure, ...]
-    later: tuple[RankFailure, ...]
-    consequences: tuple[RankFailure, ...]
-
-    def every(self) -> Iterator[RankFailure]:
-        """Yield all of them."""
-        if self.first is not None:
-            yield self.first
-        yield from (*self.together, *self.later, *self.consequences)
+_Order: TypeAlias = tuple[
+    RankFailure | None,
+    tuple[RankFailure, ...],
+    tuple[RankFailure, ...],
+    tuple[RankFailure, ...],
+]
 
 
 def _ordered(found: Iterable[RankFailure]) -> _Order:
-    """Return which of the failures was the first, and what the others are."""
+    """Return the first failure, and the others as `PostMortem` has them."""
     every = sorted(found, key=lambda failure: (failure.time, failure.rank.index or 0))
     end = min(
         [failure.last for failure in every if failure.of_peers], default=float("inf")
@@ -298,7 +283,7 @@ def _ordered(found: Iterable[RankFailure]) -> _Order:
     ]
     if not causes:
         # Nothing known has failed before those that speak of others.
-        return _Order(None, (), (), tuple(every))
+        return None, (), (), tuple(every)
     first = _first(causes)
     rest = [failure for failure in every if failure is not first]
     together, later, consequences = [], [], []
@@ -309,7 +294,7 @@ def _ordered(found: Iterable[RankFailure]) -> _Order:
             together.append(failure)
         else:
             later.append(failure)
-    return _Order(first, tuple(together), tuple(later), tuple(consequences))
+    return first, tuple(together), tuple(later), tuple(consequences)
 
 
 def _first(causes: Sequence[RankFailure]) -> RankFailure:

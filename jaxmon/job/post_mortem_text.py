@@ -63,7 +63,6 @@ def lines(found: PostMortems, width: int) -> list[str]:
 
 
 def _unknown_rank(failure: RankFailure, width: int) -> list[str]:
-    """Return the failure of a process that may have been a rank that is missing."""
     text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
     found = wrapped(text, width, rest=INDENT)
     for line in _details(failure):
@@ -129,16 +128,18 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
 
 
 def _advice(failure: RankFailure) -> str:
-    """Return where to look further, by the signal if that is known."""
     signal = failure.rank.words.signal_name
-    if failure.kind is not FailureKind.KILLED or not signal:
-        return _ADVICE[failure.kind]
-    return _BY_SIGNAL.get(signal, _KILLED)
+    if failure.kind is FailureKind.KILLED and signal:
+        return _BY_SIGNAL.get(signal, _KILLED)
+    return _ADVICE[failure.kind]
 
 
 def _others(job: PostMortem) -> Iterator[str]:
-    """Yield what is said about rank 0, and those that did not fail."""
-    yield from _seen_first(job)
+    for failure in job.consequences:
+        # What most users look at is one.
+        if failure.rank.index == 0 and job.first is not None and failure.of_peers:
+            cause = job.first.rank.index
+            yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
     for doing in job.running[:_MOST_GROUPS]:
         have, does = agreeing("has", len(doing.numbers)), job_words.does(doing)
         yield f"{numbers(doing.numbers)} {have} not failed, and {does}"
@@ -219,7 +220,6 @@ def reached(failure: RankFailure) -> Iterator[str]:
 
 
 def _unknown(job: PostMortem) -> str:
-    """Return why it is not known what failed first."""
     if job.missing:
         return (
             "what failed first is not known: each of these errors is about another "
@@ -227,39 +227,27 @@ def _unknown(job: PostMortem) -> str:
         )
     lead = "no rank failed before these, which are about other processes: look at"
     if job.running:
-        found = sorted(n for group in job.running for n in group.numbers)
-        return f"{lead} what {numbers(found)} did instead, and at the network"
+        return f"{lead} what {numbers(_running(job))} did instead, and at the network"
     return f"{lead} the network, and for a process that was restarted"
 
 
-def _seen_first(job: PostMortem) -> Iterator[str]:
-    """Yield that what most users look at is a consequence, if it is."""
-    for failure in job.consequences:
-        if failure.rank.index == 0 and job.first is not None and failure.of_peers:
-            cause = job.first.rank.index
-            yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
+def _running(job: PostMortem) -> list[int]:
+    return sorted(n for group in job.running for n in group.numbers)
 
 
 def _since(failure: RankFailure, first: RankFailure | None) -> str:
     if first is None:
         return f"at {_clock(failure.time)}"
     if failure.meets(first):
-        return f"within {duration(_within(failure, first))}"
+        spread = max(failure.last, first.last) - min(failure.first, first.first)
+        return f"within {duration(spread)}"
     after = failure.time - first.time
-    return (
-        f"{duration(after)} later"
-        if after >= 0
-        else f"noticed {duration(-after)} before"
-    )
-
-
-def _within(failure: RankFailure, other: RankFailure | None) -> float:
-    other = other or failure
-    return max(failure.last, other.last) - min(failure.first, other.first)
+    if after < 0:
+        return f"noticed {duration(-after)} before"
+    return f"{duration(after)} later"
 
 
 def _clock(time: float) -> str:
-    """Return the time of day of *time*, empty if there is no such day."""
     try:
         return f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
@@ -300,9 +288,7 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
         "later": listed(job.later),
         "consequences": listed(job.consequences),
         "waiting": job.waiting[:MOST_NUMBERS],
-        "running": sorted(n for group in job.running for n in group.numbers)[
-            :MOST_NUMBERS
-        ],
+        "running": _running(job)[:MOST_NUMBERS],
         "finished": job.finished[:MOST_NUMBERS],
         "missing": job.missing[:MOST_NUMBERS],
         "restarted": job.restarted[:MOST_NUMBERS],

@@ -14,8 +14,10 @@ certain, and outweighs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median_low
 
 from jaxmon.facts.host import JobHost
@@ -128,7 +130,7 @@ def find_stragglers(
     accounts = _Accounts(found)
     worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST_SLOW]
     slow = [_straggler(run, found, accounts, gpus) for run in worst]
-    step = accounts.step(range(WINDOWS))
+    step = accounts.step(range(WINDOWS), *found.sides)
     return Slowness(
         tuple(straggler for straggler in slow if not straggler.ended_seconds),
         tuple(straggler for straggler in slow if straggler.ended_seconds),
@@ -198,19 +200,13 @@ def _device_bound(
 
 
 class _Accounts:
-    """What the ranks spend their time on, and what a step is."""
-
     def __init__(self, found: RankComparison) -> None:
         self._found = found
-        self._usual: dict[tuple[SlowKind | None, range], float] = {}
 
-    def step(self, windows: range, side: ComparedRank | None = None) -> float:
-        """Return the seconds of a step in *windows*, of the median rank by default."""
-        steps, sides = self._found.steps(windows), self._found.sides
-        if side is None:
-            seconds = median_low([side.spent("seconds", windows) for side in sides])
-        else:
-            seconds = side.spent("seconds", windows)
+    def step(self, windows: range, *sides: ComparedRank) -> float:
+        """Return the seconds of a step in *windows*, of the median of *sides*."""
+        steps = self._found.steps(windows)
+        seconds = median_low([side.spent("seconds", windows) for side in sides])
         return seconds / steps if steps > 0 else 0.0
 
     def of(self, side: ComparedRank, windows: range, kind: SlowKind | None) -> float:
@@ -220,13 +216,10 @@ class _Accounts:
         # A thread without a processor is a process that does not run.
         return max(side.ratio(column, windows) for column in _COLUMNS[kind])
 
+    @cache  # noqa: B019 - as long as the comparison
     def usual(self, windows: range, kind: SlowKind | None) -> float:
         """Return that of the median rank."""
-        key = kind, windows
-        if key not in self._usual:
-            found = [self.of(side, windows, kind) for side in self._found.sides]
-            self._usual[key] = median_low(found)
-        return self._usual[key]
+        return median_low([self.of(side, windows, kind) for side in self._found.sides])
 
     def was_faster(self, side: ComparedRank, kind: SlowKind | None, now: float) -> bool:
         """Return whether it took less of a step than *now*, before all windows."""
@@ -285,34 +278,18 @@ def _straggler(
     )
 
 
-def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
+def _place(rank: Rank, kind: SlowKind, others: Sequence[Rank]) -> RecentLine:
     states = _STATES.get(kind, ())
-    places = {
-        place.place: place
-        for place in rank.places
-        if place.state in states and place.place
-    }
-    usual = {
-        place: median_low(found) for place, found in _ratios(places, states, others)
-    }
-    return max(
-        places.values(),
-        key=lambda line: line.ratio - usual.get(line.place, 0.0),
-        default=RecentLine(),
-    )
 
+    def ratio(line: RecentLine) -> float:
+        found = [
+            {of.place: of.ratio for of in other.places if of.state in states}
+            for other in others
+        ]
+        return line.ratio - median_low([of.get(line.place, 0.0) for of in found])
 
-def _ratios(
-    places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
-) -> Iterable[tuple[str, list[float]]]:
-    found: dict[str, list[float]] = {place: [] for place in places}
-    for rank in ranks:
-        there = {
-            place.place: place.ratio for place in rank.places if place.state in states
-        }
-        for place, ratios in found.items():
-            ratios.append(there.get(place, 0.0))
-    return found.items()
+    lines = [line for line in rank.places if line.state in states and line.place]
+    return max(lines, key=ratio, default=RecentLine())
 
 
 def _times(seconds: float, other: float) -> float:
@@ -325,7 +302,6 @@ def _lost(
     waits: TimeFractions,
     alone: TimeFractions,
 ) -> float:
-    """Return the part of the time that the others wait longer than the slow ones."""
     now = {number: run for number, run in runs.items() if not run.is_over}
     rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0
@@ -345,8 +321,6 @@ def _lost(
 
 
 class _GpuStates:
-    """What the drivers of *hosts* say of the GPUs of *ranks*."""
-
     def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
         self._reasons: dict[str, tuple[str, ...]] = {}
         self._xids: dict[str, list[str]] = {}
@@ -356,14 +330,9 @@ class _GpuStates:
             for xid in host.xids:
                 self._xids.setdefault(xid.uuid, []).append(xid.xid)
         found = [self._of(rank) for rank in ranks] if self._reasons else []
-        reasons = {reason for reasons_of_rank in found for reason in reasons_of_rank}
+        times = Counter(reason for reasons in found for reason in reasons)
         # If it holds for most, it is how they are set up.
-        self._usual = {
-            reason
-            for reason in reasons
-            if 2 * sum(reason in reasons_of_rank for reasons_of_rank in found)
-            >= len(found)
-        }
+        self._usual = {reason for reason in times if 2 * times[reason] >= len(found)}
 
     def throttled(self, rank: Rank) -> tuple[str, ...]:
         """Return why GPUs of *rank* are throttled, if those of most are not."""

@@ -10,7 +10,7 @@ from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.job import words
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.job.stragglers import FASTER_BEFORE
-from jaxmon.job.waiting import numbers_of
+from jaxmon.job.waiting import grouped, numbers_of
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3
@@ -53,7 +53,10 @@ def lines(slowness: Slowness, width: int) -> Iterator[str]:
     """Yield which ranks make a job slower, nothing if none do."""
     for text in _summary(slowness):
         yield from words.point(text, width)
-    groups = _alike(slowness.stragglers)
+    alike = grouped(
+        slowness.stragglers, lambda of: (of.kind, of.place, of.activity, of.function)
+    )
+    groups = list(alike.values())
     for some in groups[:_MOST_SHOWN]:
         yield from words.point(_sentence(some), width)
         yield from words.advice_lines(_PHRASES[some[0].kind].advice, width)
@@ -99,7 +102,6 @@ def _headline(slowness: Slowness) -> str:
 
 
 def _sentence(some: Sequence[Straggler]) -> str:
-    """Return what stragglers that are alike spend their time on, and since when."""
     first = some[0]
     what = _PHRASES[first.kind].text(len(some))
     most = "up to " if len(some) > 1 else ""
@@ -119,14 +121,6 @@ def _sentence(some: Sequence[Straggler]) -> str:
     if xids:
         parts.append(f"Xid errors within an hour: {', '.join(xids)}")
     return "; ".join(parts)
-
-
-def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
-    groups: dict[tuple[SlowKind, str, str, str], list[Straggler]] = {}
-    for straggler in found:
-        key = straggler.kind, straggler.place, straggler.activity, straggler.function
-        groups.setdefault(key, []).append(straggler)
-    return list(groups.values())
 
 
 def _who(some: Sequence[Straggler]) -> str:
@@ -152,7 +146,6 @@ def _since(straggler: Straggler) -> str:
 
 
 def _former_sentence(straggler: Straggler) -> str:
-    """Return that a rank was a straggler, and is none any more."""
     return (
         f"{_who([straggler])} was slow for {_about(straggler.seconds)}, until "
         f"{ago(straggler.ended_seconds)} ({straggler.kind.value})"

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.walltime import Standing
 from jaxmon.host.formats.layout import INDENT, counted, duration, shortened, wrapped
 from jaxmon.job import collectives, differences, stragglers_text, words
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
@@ -126,7 +125,6 @@ def _job(job: Job, width: int) -> Iterator[str]:
 
 
 def _waiting(job: Job, width: int) -> Iterator[str]:
-    """Yield what the ranks of a job that is stalled wait in for others."""
     waiting = job.waiting.numbers
     if job.state not in {JobState.HUNG, JobState.WAITING} or not waiting:
         return
@@ -152,18 +150,11 @@ def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
             *(f"its {other.filling}" for other in suspects.fillers[:_MOST_HELPERS]),
             *(
                 f"its thread {other.name} waits for a lock too: {other.stack[0]}"
-                for other in _contenders(suspects)[:_MOST_HELPERS]
+                for other in suspects.contenders[:_MOST_HELPERS]
             ),
         ):
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
         yield from advice_lines(words.advised(suspects, job.count), width)
-
-
-def _contenders(suspects: Suspects) -> list[Standing]:
-    """Return the threads of one of *suspects* that wait for a lock, if it does."""
-    if suspects.kind is not SuspectKind.LOCK:
-        return []
-    return [thread for thread in suspects.ranks[0].now.others if thread.stack]
 
 
 def _stack(suspects: Suspects) -> tuple[str, ...]:
@@ -344,6 +335,5 @@ def _stack_group(group: StackGroup, width: int) -> Iterator[str]:
 
 
 def _likeness(line: str) -> str:
-    """Return file and function of a *line* ``file.py:12 in function``."""
     place, _, function = line.rpartition(" in ")
     return f"{place.rpartition(':')[0]} in {function}"

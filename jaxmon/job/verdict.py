@@ -42,6 +42,7 @@ from jaxmon.job.waiting import (
     apart_from,
     deviating,
     elsewhere,
+    grouped,
     is_local,
     numbers_of,
     starts,
@@ -135,7 +136,10 @@ def _job(
     seconds = _since_progress(alive or ranks)
     waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
-    waiting = _without(waiting, suspects)
+    # Those that wait in another program or place are suspects.
+    other = {number for group in suspects for number in group.numbers}
+    numbers = tuple(number for number in waiting.numbers if number not in other)
+    waiting = replace(waiting, numbers=numbers)
     limit = _limit(alive, suspects, waiting, limits)
     state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
@@ -201,21 +205,15 @@ def _over(rank: Rank) -> float:
 
 def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
     """Return the latest rank of each number: a restarted job may have its address."""
-    found: dict[int, Rank] = {}
-    for rank in reported:
-        number = rank.index or 0
-        other = found.get(number)
-        if other is None or _recency(rank) > _recency(other):
-            found[number] = rank
-    return [found[number] for number in sorted(found)]
 
+    def recency(rank: Rank) -> tuple[bool, bool, float]:
+        return rank.responds, not rank.ended, -rank.since_seconds
 
-def _recency(rank: Rank) -> tuple[bool, bool, float]:
-    return rank.responds, not rank.ended, -rank.since_seconds
+    found = grouped(reported, lambda rank: rank.index or 0)
+    return [max(found[number], key=recency) for number in sorted(found)]
 
 
 def _since_progress(ranks: Sequence[Rank]) -> float | None:
-    """Return the seconds since any rank made progress, `None` if that is unknown."""
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
     knowing = [rank for rank in ranks if rank.functions] or ranks
@@ -231,7 +229,6 @@ def _limit(
     waiting: DeviceWait,
     limits: Limits,
 ) -> float:
-    """Return from how many seconds without progress a job is called hung."""
     after = seconds_in(limits.rank_stuck_after)
     kinds = {group.kind for group in suspects}
     at_once = min(after, seconds_in(limits.rank_gone_after))
@@ -251,7 +248,6 @@ def _limit(
 
 
 def _progress_made(rank: Rank, default: int = _RHYTHM) -> int:
-    """Return how often *rank* has made progress, *default* if that is not counted."""
     calls = [
         function.calls for function in rank.functions if function.calls is not None
     ]
@@ -284,12 +280,6 @@ def _usual(alive: Sequence[Rank]) -> float:
     return median([max(rank.pace.usual_seconds, 0.0) for rank in alive] or [0.0])
 
 
-def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:
-    """Return *waiting* without those that wait in another program or place."""
-    other = {number for group in suspects for number in group.numbers}
-    return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
-
-
 def _suspects(
     ranks: Sequence[Rank],
     alive: Sequence[Rank],
@@ -298,10 +288,10 @@ def _suspects(
     *,
     unheard: bool,
 ) -> tuple[Suspects, ...]:
-    """Return the ranks that the others wait for, the likeliest first."""
     found: list[Suspects] = []
-    for kind, some in _absent(ranks).items():
-        found += _alike(kind, some, waiting)
+    for kind, some in grouped(ranks, _absence).items():
+        if kind is not None:
+            found += _alike(kind, some, waiting)
     reported = {rank.index for rank in ranks}
     missing = tuple(number for number in range(count) if number not in reported)
     if missing:
@@ -325,23 +315,21 @@ def _suspects(
 
 def busy(ranks: Iterable[Rank], waiting: DeviceWait) -> list[Suspects]:
     """Return what *ranks* do that do not wait for the device, by kind and place."""
-    kinds: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
-    for rank in ranks:
-        kinds[_kind(rank)].append(rank)
     return [
-        alike for kind, some in kinds.items() for alike in _alike(kind, some, waiting)
+        alike
+        for kind, some in grouped(ranks, _kind).items()
+        for alike in _alike(kind, some, waiting)
     ]
 
 
 def _apart(alive: Sequence[Rank], waiting: DeviceWait) -> Iterable[Suspects]:
     """Yield those that wait in another program than most, or else on another line."""
-    programs: defaultdict[str, list[Rank]] = defaultdict(list)
-    for rank, function in deviating(alive, waiting.function):
-        programs[function].append(rank)
-    for function, some in programs.items():
-        for alike in _alike(SuspectKind.PROGRAM, some, waiting):
+    found = deviating(alive, waiting.function)
+    for function, some in grouped(found, lambda of: of[1]).items():
+        ranks = [rank for rank, _ in some]
+        for alike in _alike(SuspectKind.PROGRAM, ranks, waiting):
             yield replace(alike, function=function)
-    if not programs:
+    if not found:
         yield from _alike(SuspectKind.ELSEWHERE, elsewhere(alive, waiting), waiting)
 
 
@@ -353,16 +341,12 @@ def _group(kind: SuspectKind) -> int:
     return min(_ORDER[kind], _ORDER[SuspectKind.COMPILE])
 
 
-def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
-    found: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
-    for rank in ranks:
-        if rank.ended:
-            found[_end(rank)].append(rank)
-        elif rank.stopped:
-            found[SuspectKind.STOPPED].append(rank)
-        elif rank.trouble:
-            found[SuspectKind.SILENT].append(rank)
-    return dict(found)
+def _absence(rank: Rank) -> SuspectKind | None:
+    if rank.ended:
+        return _end(rank)
+    if rank.stopped:
+        return SuspectKind.STOPPED
+    return SuspectKind.SILENT if rank.trouble else None
 
 
 def _end(rank: Rank) -> SuspectKind:
@@ -420,14 +404,16 @@ def _kind(rank: Rank) -> SuspectKind:
 def _alike(
     kind: SuspectKind, ranks: Sequence[Rank], waiting: DeviceWait
 ) -> Iterable[Suspects]:
-    groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
-    for rank in ranks:
+
+    def line(rank: Rank) -> tuple[str, str]:
         # What a process did before it was gone is not what the others wait for.
         there = kind not in ABSENT
-        key = (rank.now.place, _function(rank, kind)) if there else ("", "")
-        groups[key].append(rank)
-    for (place, function), some in groups.items():
-        calls = {_calls(rank, waiting) for rank in some if waiting.function}
+        return (rank.now.place, _function(rank, kind)) if there else ("", "")
+
+    for (place, function), some in grouped(ranks, line).items():
+        # A function of some devices only need not be called by all.
+        made = [rank.calls(waiting.function) for rank in some if waiting.function]
+        calls = {number or (None if waiting.partial else number) for number in made}
         seconds = [_seconds(rank, kind) for rank in some]
         yield Suspects(
             kind,
@@ -440,14 +426,7 @@ def _alike(
         )
 
 
-def _calls(rank: Rank, waiting: DeviceWait) -> int | None:
-    """Return how often *rank* has made the call, `None` if it need not make it."""
-    calls = rank.calls(waiting.function)
-    return calls or (None if waiting.partial else calls)
-
-
 def _function(rank: Rank, kind: SuspectKind) -> str:
-    """Return the function in which *rank* is: a jitted one, or that of its line."""
     if kind is SuspectKind.COMPILE:
         return rank.compiling.function
     if kind is SuspectKind.ACTIVITY:

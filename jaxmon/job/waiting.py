@@ -10,16 +10,29 @@ what all have dispatched, such as process 0, which alone logs the loss.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
 from jaxmon.facts.rank import Rank
 from jaxmon.job.model import DeviceWait
 
 
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+
 _FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
 # As the agent calls them: to join, and to exchange which devices there are.
 _STARTS = frozenset(("jax.distributed.initialize", "the initialisation of devices"))
+
+
+def grouped(
+    items: Iterable[_Item], key: Callable[[_Item], _Key]
+) -> dict[_Key, list[_Item]]:
+    """Return *items* by *key*, in their order."""
+    found: dict[_Key, list[_Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def starts(rank: Rank) -> bool:
@@ -106,29 +119,21 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
     Return the line on which most of *waiting* do, of several the one after the most
     calls of *function*, and who waits there; all of them if no line is known.
     """
-    there: defaultdict[str, list[Rank]] = defaultdict(list)
-    for rank in waiting:
-        if rank.now.place:
-            there[rank.now.place].append(rank)
-    if not there:
-        return "", list(waiting)
+    there = grouped(waiting, lambda rank: rank.now.place)
+    there.pop("", None)
     return max(
         there.items(),
-        key=lambda item: (
-            len(item[1]),
-            max(rank.calls(function) or 0 for rank in item[1]),
-        ),
+        key=lambda item: (len(item[1]), max(of.calls(function) or 0 for of in item[1])),
+        default=("", list(waiting)),
     )
 
 
 def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
-    """Return whether *function* runs on some of the devices of their job only."""
     on = [of.devices for rank in ranks for of in rank.functions if of.name == function]
     return 0 < max(on, default=0) < devices(ranks)
 
 
 def _furthest_apart(ranks: Sequence[Rank]) -> str:
-    """Return the function that some called more often, or that is called most."""
     most: dict[str, int] = {}
     spread: dict[str, set[int]] = defaultdict(set)
     for rank in ranks:
@@ -197,7 +202,6 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
 
 
 def _of_all(rank: Rank, everywhere: int) -> Calls | None:
-    """Return the calls of functions on all devices, `None` if some are not counted."""
     found = [
         (function.name, function.calls)
         for function in rank.functions

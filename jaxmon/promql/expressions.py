@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partialmethod
 from typing import Literal
 
 from jaxmon.catalog import Metric
@@ -51,6 +52,12 @@ class ExpressionType:
             msg = f"{', '.join(self.metrics)} has no label {wrong}; it has {present}"
             raise ValueError(msg)
         return replace(self, labels=kept)
+
+    def having(self, *labels: str) -> ExpressionType:
+        """Return the shape with more *labels*."""
+        if self.labels is None:
+            return self
+        return replace(self, labels=self.labels.union(labels))
 
     def rated(self) -> ExpressionType:
         """Return the shape of the rise per second."""
@@ -181,25 +188,52 @@ class Expr:
         shape = replace(self.shape, labels=labels)
         return replace(self, marked="".join(parts), shape=shape)
 
-    def sum(self, *by: str) -> Expr:
-        """Add up, keeping the labels *by*."""
-        return self._aggregate("sum", by)
+    def _aggregate(self, operator: str, *by: str) -> Expr:
+        kept = f" by ({_listed(by)}) " if by else ""
+        return Expr(f"{operator}{kept}({self.marked})", shape=self.shape.keeping(by))
 
-    def max(self, *by: str) -> Expr:
-        """Take the largest, keeping the labels *by*."""
-        return self._aggregate("max", by)
+    def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
+        right = other if isinstance(other, Expr) else number(other)
+        left_text = self._operand(binding, strict=False)
+        right_text = right._operand(binding, strict=True)  # noqa: SLF001 - one of us
+        # Without the matching: "and on (job)" combines as "and" does.
+        kind = operator.partition(" on ")[0]
+        shape = self.shape.beside(right.shape, kind)
+        return Expr(f"{left_text} {operator} {right_text}", binding, shape)
 
-    def min(self, *by: str) -> Expr:
-        """Take the smallest, keeping the labels *by*."""
-        return self._aggregate("min", by)
+    def _operand(self, binding: float, *, strict: bool) -> str:
+        if self.binding == binding == _EITHER:
+            return self.marked
+        loose = self.binding <= binding if strict else self.binding < binding
+        # Mixed set operators and chained comparisons read better in brackets.
+        mixed = max(self.binding, binding) <= _SET
+        if loose or mixed or self.binding == binding == _COMPARED:
+            return f"({self.marked})"
+        return self.marked
 
-    def avg(self, *by: str) -> Expr:
-        """Average, keeping the labels *by*."""
-        return self._aggregate("avg", by)
+    # Each keeps the labels *by*.
+    sum = partialmethod(_aggregate, "sum")
+    max = partialmethod(_aggregate, "max")
+    min = partialmethod(_aggregate, "min")
+    avg = partialmethod(_aggregate, "avg")
+
+    __truediv__ = partialmethod(_binary, "/", binding=_MULTIPLIED)
+    __mul__ = partialmethod(_binary, "*", binding=_MULTIPLIED)
+    __add__ = partialmethod(_binary, "+", binding=_ADDED)
+    __sub__ = partialmethod(_binary, "-", binding=_ADDED)
+    # Comparisons keep the series for which they hold, or say 1 or 0 of all.
+    __gt__ = partialmethod(_binary, ">", binding=_COMPARED)
+    __ge__ = partialmethod(_binary, ">=", binding=_COMPARED)
+    __lt__ = partialmethod(_binary, "<", binding=_COMPARED)
+    __le__ = partialmethod(_binary, "<=", binding=_COMPARED)
+    equals = partialmethod(_binary, "==", binding=_COMPARED)
+    differing = partialmethod(_binary, "!=", binding=_COMPARED)
+    above = partialmethod(_binary, "> bool", binding=_COMPARED)
+    below = partialmethod(_binary, "< bool", binding=_COMPARED)
 
     def count(self, *by: str) -> Expr:
         """Count the series, keeping the labels *by*."""
-        return self._aggregate("count", by).of_unit("")
+        return self._aggregate("count", *by).of_unit("")
 
     def median(self, *by: str) -> Expr:
         """Return the median, keeping the labels *by*."""
@@ -208,10 +242,8 @@ class Expr:
 
     def count_values(self, label: str, *by: str) -> Expr:
         """Count the series of each value, which becomes *label*, by the labels *by*."""
-        counted = self.count(*by).shape
-        labels = counted.labels and counted.labels | {label}
         text = f'count_values by ({_listed(by)}) ("{label}", {self.marked})'
-        return Expr(text, shape=replace(counted, labels=labels))
+        return Expr(text, shape=self.count(*by).shape.having(label))
 
     def of_unit(self, unit: str) -> Expr:
         """Return the same with another *unit*, if the real one cannot be derived."""
@@ -228,11 +260,11 @@ class Expr:
 
     def worst(self, number: int) -> Expr:
         """Keep the *number* series that are largest at some time in the range."""
-        return self.and_(self._over_range("max").topk(number))
+        return self.and_(self.over_range("max").topk(number))
 
     def least(self, number: int) -> Expr:
         """Keep the *number* series that are smallest at some time in the range."""
-        return self.and_(self._over_range("min").bottomk(number))
+        return self.and_(self.over_range("min").bottomk(number))
 
     def quantile(self, q: float, *by: str) -> Expr:
         """Estimate the *q* quantile (0 to 1) of these buckets, by the labels *by*."""
@@ -242,30 +274,6 @@ class Expr:
         buckets = self.sum("le", *by)
         text = f"histogram_quantile({q:g}, {buckets.marked})"
         return Expr(text, shape=self.shape.keeping(by))
-
-    def __truediv__(self, other: Expr | float) -> Expr:
-        return self._binary("/", other, _MULTIPLIED)
-
-    def __mul__(self, other: Expr | float) -> Expr:
-        return self._binary("*", other, _MULTIPLIED)
-
-    def __add__(self, other: Expr | float) -> Expr:
-        return self._binary("+", other, _ADDED)
-
-    def __sub__(self, other: Expr | float) -> Expr:
-        return self._binary("-", other, _ADDED)
-
-    def __gt__(self, other: Expr | float) -> Expr:
-        return self._binary(">", other, _COMPARED)
-
-    def __ge__(self, other: Expr | float) -> Expr:
-        return self._binary(">=", other, _COMPARED)
-
-    def __lt__(self, other: Expr | float) -> Expr:
-        return self._binary("<", other, _COMPARED)
-
-    def __le__(self, other: Expr | float) -> Expr:
-        return self._binary("<=", other, _COMPARED)
 
     def reaching(self, other: Expr, *on: str) -> Expr:
         """Keep the series that reach *other*'s one series with the same labels *on*."""
@@ -280,22 +288,6 @@ class Expr:
     def less(self, other: Expr, *on: str) -> Expr:
         """Subtract *other*'s one series with the same labels *on* from each series."""
         return self._binary(f"-{_on(on)} group_left ()", other, _ADDED)
-
-    def equals(self, other: Expr | float) -> Expr:
-        """Keep the series whose value is *other*'s."""
-        return self._binary("==", other, _COMPARED)
-
-    def differing(self, other: Expr | float) -> Expr:
-        """Keep the series whose value is not *other*'s."""
-        return self._binary("!=", other, _COMPARED)
-
-    def above(self, other: Expr | float) -> Expr:
-        """Return 1 if a value is more than *other*'s, else 0."""
-        return self._binary("> bool", other, _COMPARED)
-
-    def below(self, other: Expr | float) -> Expr:
-        """Return 1 if a value is less than *other*'s, else 0."""
-        return self._binary("< bool", other, _COMPARED)
 
     def over(
         self,
@@ -327,28 +319,24 @@ class Expr:
         """Take over the labels *take* from the info metric *info*, matched *on*."""
         matching = f"*{_on(on)} group_left ({', '.join(take)})"
         product = self._binary(matching, info, _MULTIPLIED)
-        labels = self.shape.labels and self.shape.labels.union(take)
-        shape = replace(product.shape, labels=labels, unit=self.shape.unit)
-        return replace(product, shape=shape)
+        shape = replace(product.shape, labels=self.shape.having(*take).labels)
+        return replace(product, shape=shape.measured(self.shape.unit))
 
     def relabelled(self, target: str, source: str) -> Expr:
         """Copy the label *source*, unless it is empty, to the label *target*."""
         text = f'label_replace({self.marked}, "{target}", "$1", "{source}", "(.+)")'
-        labels = self.shape.labels and self.shape.labels | {target}
-        return Expr(text, shape=replace(self.shape, labels=labels))
+        return Expr(text, shape=self.shape.having(target))
 
     def named(self, target: str, *sources: str) -> Expr:
         """Join the values of the labels *sources*, without a sign, as *target*."""
         listed = '", "'.join(sources)
         text = f'label_join({self.marked}, "{target}", "", "{listed}")'
-        labels = self.shape.labels and self.shape.labels | {target}
-        return Expr(text, shape=replace(self.shape, labels=labels))
+        return Expr(text, shape=self.shape.having(target))
 
     def labelled(self, label: str, value: str) -> Expr:
         """Set *label* to *value* on all series."""
         text = f'label_replace({self.marked}, "{label}", "{value}", "", "")'
-        labels = None if self.shape.labels is None else self.shape.labels | {label}
-        return Expr(text, shape=replace(self.shape, labels=labels))
+        return Expr(text, shape=self.shape.having(label))
 
     def offset(self, back: str) -> Expr:
         """Return what a selector had *back* ago; of an expression, `ValueError`."""
@@ -395,47 +383,19 @@ class Expr:
 
     def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
-        Aggregate a selector over Grafana's range. The result is the same at each moment
-        of a graph, so Prometheus evaluates it once; use it to choose among many series.
-        Of expressions, `worst` and `least` use a subquery, evaluated at each moment.
+        Aggregate over Grafana's range. The result is the same at each moment of a
+        graph, so Prometheus evaluates it once; use it to choose among many series.
         """
-        text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
-        return replace(self, marked=text)
+        if _SELECTOR.fullmatch(self.marked):
+            text = f"{function}_over_time({self.marked}[{RANGE}] @ end())"
+            return replace(self, marked=text)
+        subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def _selector(self, has: str) -> str:
         if not _SELECTOR.fullmatch(self.marked):
             msg = f"{self.marked} is not a selector, and only selectors have {has}"
             raise ValueError(msg)
-        return self.marked
-
-    def _over_range(self, function: Literal["max", "min"]) -> Expr:
-        """Aggregate over Grafana's range, the same at each moment: evaluated once."""
-        if _SELECTOR.fullmatch(self.marked):
-            return self.over_range(function)
-        subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
-        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
-
-    def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
-        kept = f" by ({_listed(by)}) " if by else ""
-        return Expr(f"{operator}{kept}({self.marked})", shape=self.shape.keeping(by))
-
-    def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
-        right = other if isinstance(other, Expr) else number(other)
-        left_text = self._operand(binding, strict=False)
-        right_text = right._operand(binding, strict=True)  # noqa: SLF001 - one of us
-        # Without the matching: "and on (job)" combines as "and" does.
-        kind = operator.partition(" on ")[0]
-        shape = self.shape.beside(right.shape, kind)
-        return Expr(f"{left_text} {operator} {right_text}", binding, shape)
-
-    def _operand(self, binding: float, *, strict: bool) -> str:
-        if self.binding == binding == _EITHER:
-            return self.marked
-        loose = self.binding <= binding if strict else self.binding < binding
-        # Mixed set operators and chained comparisons read better in brackets.
-        mixed = max(self.binding, binding) <= _SET
-        if loose or mixed or self.binding == binding == _COMPARED:
-            return f"({self.marked})"
         return self.marked
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from jaxmon import catalog
@@ -30,30 +31,22 @@ _ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition on a label."""
+    """One condition on a label: that it is the *value*, or as the *operator* says."""
 
     label: str
-    operator: Literal["=", "!=", "=~", "!~"]
     value: str
+    operator: Literal["=", "!=", "=~", "!~"] = "="
 
     def __str__(self) -> str:
         escaped = self.value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'{self.label}{self.operator}"{escaped}"'
+        text = escaped.replace("\n", "\\n")
+        return f'{self.label}{self.operator}"{text}"'
 
 
-def eq(label: str, value: str) -> Matcher:
-    """Match series whose *label* is *value*."""
-    return Matcher(label, "=", value)
-
-
-def ne(label: str, value: str) -> Matcher:
-    """Match series whose *label* is not *value*."""
-    return Matcher(label, "!=", value)
-
-
-def re(label: str, pattern: str) -> Matcher:
-    """Match series whose *label* matches *pattern* in full."""
-    return Matcher(label, "=~", pattern)
+eq = Matcher
+ne = partial(Matcher, operator="!=")
+# Patterns match in full.
+re = partial(Matcher, operator="=~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,19 +269,24 @@ def recorded(
 
 
 def recorded_over(
-    function: Literal["last", "min", "sum"], series: Expr, window: int | str
+    function: Literal["avg", "last", "min", "sum"],
+    series: Expr,
+    window: int | str,
+    *,
+    back: str = "",
 ) -> Expr:
     """
-    Return the values of a recorded *series* aggregated over *window*, in seconds or
-    Grafana's, a millisecond less: Prometheus 2 includes the sample at its start, which
-    rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    Return the values of a recorded *series* aggregated over *window*, as of *back* ago.
+    It is Grafana's, or in seconds, a millisecond less: Prometheus 2 includes the sample
+    at its start, which rules evaluated at the same time hit exactly, and 3 does not.
     """
     if isinstance(window, int):
         days, rest = divmod(window - 1, 86400)
         hours, rest = divmod(rest, 3600)
         units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
         window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
-    return Expr(f"{function}_over_time({series.marked}[{window}])", shape=series.shape)
+    text = f"{function}_over_time({series.marked}[{window}]{offset(back)})"
+    return Expr(text, shape=series.shape)
 
 
 def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:

@@ -94,124 +94,96 @@ def until_states(alertmanager, expected):
     until(seen, f"the states {expected}, not {alertmanager.states()}")
 
 
-def test_a_page_mutes_tickets_of_its_objective(alertmanager):
-    """The ticket on the same route of the same SLO is muted; others are not."""
-    alertmanager.post(
-        alert(BURN, "page", **SLO),
-        alert(BURN, "ticket", **SLO),
-        alert("OtherRoute", "ticket", slo="request-error", route="/b"),
-        alert("OtherSlo", "ticket", slo="warm-latency", route="/a"),
-        {**alert("OtherJob", "ticket", **SLO), "job": "train"},
-        alert("JaxmonOutOfMemory", "ticket", function="step"),
-    )
-
-    until_states(
-        alertmanager,
-        {
-            f"{BURN}/page": "active",
-            f"{BURN}/ticket": "suppressed",
-            "OtherRoute/ticket": "active",
-            "OtherSlo/ticket": "active",
-            "OtherJob/ticket": "active",
-            "JaxmonOutOfMemory/ticket": "active",
-        },
-    )
-
-
-def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
-    """Compiles of the deployed job are muted; a fast burn and other tickets are not."""
-    noise = {"deploy": "expected"}
-    alertmanager.post(
-        alert("JaxmonDeployInProgress", "info"),
-        alert("JaxmonRecompileStorm", "ticket", function="step", **noise),
-        alert("JaxmonColdStartBudgetBurn", "ticket", route="/a", **noise),
-        alert("JaxmonWarmLatencyBudgetBurn", "ticket", slo="warm-latency", **noise),
-        alert("JaxmonWarmLatencyBudgetBurn", "page", slo="warm-latency", route="/x"),
-        alert("NoisyPage", "page", **noise),
-        alert("JaxmonOutOfMemory", "ticket", function="step"),
-        {**alert("OtherJob", "ticket", **noise), "job": "train"},
-    )
-
-    until_states(
-        alertmanager,
-        {
-            "JaxmonDeployInProgress/info": "active",
-            "JaxmonRecompileStorm/ticket": "suppressed",
-            "JaxmonColdStartBudgetBurn/ticket": "suppressed",
-            "JaxmonWarmLatencyBudgetBurn/ticket": "suppressed",
-            "JaxmonWarmLatencyBudgetBurn/page": "active",
-            "NoisyPage/page": "active",
-            "JaxmonOutOfMemory/ticket": "active",
-            "OtherJob/ticket": "active",
-        },
-    )
-
-
-def test_a_stalled_loop_pages_once(alertmanager):
-    """A stuck loop is late as well; only the cause is notified."""
-    late = {"slo": "step-freshness", "loop": "main"}
-    alertmanager.post(
-        alert("JaxmonTrainingStalled", "page", **late),
-        alert("JaxmonStepFreshnessBudgetBurn", "page", **late),
-        alert("JaxmonStepFreshnessBudgetBurn", "ticket", **late),
-    )
-
-    until_states(
-        alertmanager,
-        {
-            "JaxmonTrainingStalled/page": "active",
-            "JaxmonStepFreshnessBudgetBurn/page": "suppressed",
-            "JaxmonStepFreshnessBudgetBurn/ticket": "suppressed",
-        },
-    )
-
-
-RUN = {"loop": "main"}
-# What fires in an outage in the order of time, and the one of it that notifies.
-ONCE = {
-    "total outage": (
-        alert(BURN, "page", **SLO),
-        [
-            alert(
-                "JaxmonWarmLatencyBudgetBurn", "page", slo="warm-latency", route="/a"
-            ),
-            alert("JaxmonServiceVanished", "page"),
-            alert("JaxmonCrashLoop", "page"),
-            alert(BURN, "ticket", **SLO),
-            alert("JaxmonCrashLoop", "ticket", instance="a:1"),
-        ],
-    ),
-    "every request hangs": (
-        alert("JaxmonRequestsHang", "page", route="/a"),
-        [alert(BURN, "page", **SLO), alert("JaxmonRequestsHang", "ticket", route="/a")],
-    ),
-    "lost GPU host": (
-        alert("JaxmonTrainingDied", "page", **RUN),
-        [
-            alert("JaxmonTrainingDied", "ticket", **RUN, instance="a:1"),
-            alert("JaxmonCrashLoop", "page"),
-        ],
-    ),
-    "lost GPU": (
-        alert("JaxmonAcceleratorLost", "page", uuid="GPU-1"),
-        [alert("JaxmonAcceleratorLost", "ticket", uuid="GPU-1")],
-    ),
+NOISE = {"deploy": "expected"}
+LATE = {"slo": "step-freshness", "loop": "main"}
+FRESHNESS = "JaxmonStepFreshnessBudgetBurn"
+# Alerts that are reported, and whether they are muted.
+MUTED = {
+    "a page mutes tickets of its objective, not those of others": [
+        (alert(BURN, "page", **SLO), False),
+        (alert(BURN, "ticket", **SLO), True),
+        (alert("OtherRoute", "ticket", slo="request-error", route="/b"), False),
+        (alert("OtherSlo", "ticket", slo="warm-latency", route="/a"), False),
+        ({**alert("OtherJob", "ticket", **SLO), "job": "train"}, False),
+        (alert("JaxmonOutOfMemory", "ticket", function="step"), False),
+    ],
+    "a deployment mutes its noise, and no page": [
+        (alert("JaxmonDeployInProgress", "info"), False),
+        (alert("JaxmonRecompileStorm", "ticket", function="step", **NOISE), True),
+        (alert("JaxmonColdStartBudgetBurn", "ticket", route="/a", **NOISE), True),
+        (alert("Slow", "ticket", slo="warm-latency", **NOISE), True),
+        (alert("Slow", "page", slo="warm-latency", route="/x"), False),
+        (alert("NoisyPage", "page", **NOISE), False),
+        (alert("JaxmonOutOfMemory", "ticket", function="step"), False),
+        ({**alert("OtherJob", "ticket", **NOISE), "job": "train"}, False),
+    ],
+    "a stalled loop is late as well; only the cause is notified": [
+        (alert("JaxmonTrainingStalled", "page", **LATE), False),
+        (alert(FRESHNESS, "page", **LATE), True),
+        (alert(FRESHNESS, "ticket", **LATE), True),
+    ],
 }
 
 
-@pytest.mark.parametrize(("first", "rest"), ONCE.values(), ids=ONCE.keys())
-def test_an_outage_pages_once(first, rest, alertmanager, webhook):
-    """What follows from what has paged notifies no one."""
-    alertmanager.post(first)
-    webhook.until_alert(first["alertname"])
-    alertmanager.post(first, *rest)
+@pytest.mark.parametrize("found", MUTED.values(), ids=MUTED.keys())
+def test_what_mutes_what(found, alertmanager):
+    """A real Alertmanager suppresses these, and no other."""
+    alertmanager.post(*(labels for labels, _ in found))
 
-    muted = {f"{one['alertname']}/{one['severity']}": "suppressed" for one in rest}
-    page = {f"{first['alertname']}/page": "active"}
-    until_states(alertmanager, muted | page)
+    expected = {
+        f"{labels['alertname']}/{labels['severity']}": "suppressed"
+        if muted
+        else "active"
+        for labels, muted in found
+    }
+    until_states(alertmanager, expected)
+
+
+RUN = {"loop": "main"}
+LATENCY = {"slo": "warm-latency", "route": "/a"}
+# What fires in an outage, of which the first notifies.
+ONCE = {
+    "total": [
+        alert(BURN, "page", **SLO),
+        alert("JaxmonWarmLatencyBudgetBurn", "page", **LATENCY),
+        alert("JaxmonServiceVanished", "page"),
+        alert("JaxmonCrashLoop", "page"),
+        alert(BURN, "ticket", **SLO),
+        alert("JaxmonCrashLoop", "ticket", instance="a:1"),
+    ],
+    "every request hangs": [
+        alert("JaxmonRequestsHang", "page", route="/a"),
+        alert(BURN, "page", **SLO),
+        alert("JaxmonRequestsHang", "ticket", route="/a"),
+    ],
+    "lost GPU host": [
+        alert("JaxmonTrainingDied", "page", **RUN),
+        alert("JaxmonTrainingDied", "ticket", **RUN, instance="a:1"),
+        alert("JaxmonCrashLoop", "page"),
+    ],
+    "lost GPU": [
+        alert("JaxmonAcceleratorLost", "page", uuid="GPU-1"),
+        alert("JaxmonAcceleratorLost", "ticket", uuid="GPU-1"),
+    ],
+}
+
+
+def test_an_outage_pages_once(alertmanager, webhook):
+    """What follows from what has paged notifies no one; each is of its own cluster."""
+    outages = [
+        [{**labels, "cluster": cluster} for labels in found]
+        for cluster, found in ONCE.items()
+    ]
+    first = [found[0] for found in outages]
+    alertmanager.post(*first)
+    until(lambda: len(webhook.alerts()) == len(first), "a page of each")
+    alertmanager.post(*(labels for found in outages for labels in found))
+
     # Groups wait half a second, and are sent again after five.
     time.sleep(8)
-    assert [path for path, _ in webhook.alerts()] == ["/page"]
+    assert {path for path, _ in webhook.alerts()} == {"/page"}
+    paged = [of["labels"]["cluster"] for _, of in webhook.alerts()]
+    assert sorted(paged) == sorted(ONCE)
 
 
 def test_windows_of_a_budget_are_one_alert():

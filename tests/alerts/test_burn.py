@@ -110,12 +110,6 @@ TWENTY_MINUTES = {
 }
 
 
-@pytest.mark.exhaustive
-def test_tickets_end_with_their_short_windows(tmp_path):
-    """The last one looks back for six hours."""
-    run(Case(ALERT, TWENTY_MINUTES, quiet=("60m", "445m")), tmp_path)
-
-
 def test_pages_come_soon_and_end_soon(tmp_path):
     """
     Half of all requests fail from 61m to 80m: the fast pairs page within four
@@ -144,49 +138,31 @@ def with_value(expected, value):
     ]
 
 
-def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
-    """If no request ever failed, the ratio is 0, not absent, and nothing fires."""
-    run(Case(ALERT, {GOOD: "0+100x90"}, quiet=("30m", "90m")), tmp_path)
+# Each of a job of its own.
+QUIET = (
+    # If no request ever failed, the ratio is 0, not absent.
+    {GOOD: "0+100x180"},
+    # Errors of callers are neither errors nor traffic.
+    {GOOD: "0+100x180", GOOD.replace("success", "client_error"): "0+900x180"},
+    # A single failure among 30 requests is 3 %, and no reason to page.
+    {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"},
+    # Four failures among 180 are 2 %, and still fewer than the minimum.
+    {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"},
+    # Fewer events than the minimum keep burn rates silent, fewer errors every pair.
+    {GOOD: "0+1x90", BAD: "0+0x60 0+0.1x30"},
+)
 
 
-def test_errors_of_callers_are_not_the_services(tmp_path):
-    """Client errors are neither errors nor traffic."""
-    series = {GOOD: "0+100x90", GOOD.replace("success", "client_error"): "0+900x90"}
-
-    run(Case(ALERT, series, quiet=("30m", "80m")), tmp_path)
-
-
-def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
-    """A single failure among 30 requests is 3 %, and no reason to page."""
-    series = {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"}
-
-    run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)
-
-
-def test_a_few_errors_of_many_requests_are_no_alert(tmp_path):
-    """Four failures among 180 requests are 2 %, and still fewer than the minimum."""
-    series = {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"}
-
-    run(Case(ALERT, series, quiet=("62m", "64m", "90m")), tmp_path)
-
-
-def test_few_requests_that_fail_are_no_alert(tmp_path):
-    """Fewer events than the minimum keep burn rates silent, fewer errors every pair."""
-    series = {GOOD: "0+1x90", BAD: "0+0x60 0+0.1x30"}
-
-    run(Case(ALERT, series, quiet=("70m", "90m", "95m")), tmp_path)
-
-
-def test_services_are_told_apart(tmp_path):
-    """A service without errors neither fires nor hides another that burns."""
+def test_what_is_no_alert(tmp_path):
+    """Chance, and what callers do, page no one."""
     series = {
-        GOOD.replace('"web"', '"quiet"'): "0+10000x90",
-        GOOD: "0+98x90",
-        BAD: "0+2x90",
+        of(f"web-{number}", name): values
+        for number, found in enumerate(QUIET)
+        for name, values in found.items()
     }
-    expected = requests("2%", (*PAGES, *TICKETS))
+    quiet = ("30m", "62m", "64m", "70m", "80m", "90m", "95m", "116m", "118m", "150m")
 
-    run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
+    run(Case(ALERT, series, quiet=quiet), tmp_path)
 
 
 VANISHED = {GOOD: "0+50x30 stale", BAD: "0+50x30 stale"}
@@ -202,14 +178,6 @@ def test_a_target_that_vanishes_takes_its_page_along(tmp_path):
     run(Case(ALERT, VANISHED, firing=firing), tmp_path)
 
 
-@pytest.mark.exhaustive
-def test_tickets_of_a_target_that_vanished_end(tmp_path):
-    """As pages do, each with its short window."""
-    firing = {"200m": requests("50%", ("1",))}
-
-    run(Case(ALERT, VANISHED, quiet=("400m",), firing=firing), tmp_path)
-
-
 HISTOGRAM = (
     'jaxmon_request_seconds_{}{{job="web",route="/gen",outcome="success",'
     'start="warm"{}}}'
@@ -218,9 +186,13 @@ LATENCY = {
     HISTOGRAM.format("count", ""): "0+100x60",
     HISTOGRAM.format("bucket", ',le="0.2"'): "0+20x60",
 }
-CALLS = 'jaxmon_jit_{}_total{{job="web",function="step"}}'
 ROUTE = {"job": "web", "route": "/gen"}
-FUNCTION = {"job": "web", "function": "step"}
+
+
+def tickets(name, who, value, allowed, *, noise=False):
+    """Return the tickets of an objective that never pages, all of whose pairs fire."""
+    pairs = (*PAGES, *TICKETS)
+    return firing(name, who, value, allowed, pairs, page=False, noise=noise)
 
 
 @pytest.mark.parametrize(
@@ -229,15 +201,7 @@ FUNCTION = {"job": "web", "function": "step"}
         (
             "JaxmonWarmLatencyBudgetBurn",
             LATENCY,
-            firing(
-                "warm-latency",
-                ROUTE,
-                "80%",
-                "5%",
-                (*PAGES, *TICKETS),
-                page=False,
-                noise=True,
-            ),
+            tickets("warm-latency", ROUTE, "80%", "5%", noise=True),
         ),
         (
             "JaxmonWarmLatencyBudgetBurn",
@@ -252,28 +216,12 @@ FUNCTION = {"job": "web", "function": "step"}
         (
             "JaxmonColdStartBudgetBurn/",
             {GOOD: "0+80x60", GOOD.replace('"warm"', '"cold"'): "0+20x60"},
-            firing(
-                "cold-start",
-                ROUTE,
-                "20%",
-                "1%",
-                (*PAGES, *TICKETS),
-                page=False,
-                noise=True,
-            ),
+            tickets("cold-start", ROUTE, "20%", "1%", noise=True),
         ),
         (
             "JaxmonColdStartBudgetBurn/",
             {GOOD: "0+80x60", GOOD.replace('"warm"', '"delayed"'): "0+20x60"},
-            firing(
-                "cold-start",
-                ROUTE,
-                "20%",
-                "1%",
-                (*PAGES, *TICKETS),
-                page=False,
-                noise=True,
-            ),
+            tickets("cold-start", ROUTE, "20%", "1%", noise=True),
         ),
         (
             "JaxmonWarmLatencyBudgetBurn",
@@ -283,15 +231,8 @@ FUNCTION = {"job": "web", "function": "step"}
         (
             "JaxmonStepFreshnessBudgetBurn",
             {'jaxmon_step_age_seconds{job="web",loop="main"}': "0+60x60"},
-            firing(
-                "step-freshness",
-                {"job": "web", "loop": "main"},
-                # 23 of the 26 evaluations from 0m to 50m find it older than 5 minutes.
-                "88.46%",
-                "1%",
-                (*PAGES, *TICKETS),
-                page=False,
-            ),
+            # 23 of the 26 evaluations from 0m to 50m find it older than 5 minutes.
+            tickets("step-freshness", {"job": "web", "loop": "main"}, "88.46%", "1%"),
         ),
         (
             "JaxmonStepFreshnessBudgetBurn",

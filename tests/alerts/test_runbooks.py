@@ -168,38 +168,25 @@ def test_there_is_a_runbook_for_each_alert_and_no_other():
 
 @each({name: (name,) for name in NAMES})
 def test_a_runbook_has_its_parts(name):
-    """What to do first comes first, how to use the page last, and no part is empty."""
-    title, *parts = re.split(r"^## ", runbook.read(name), flags=re.MULTILINE)
-    headings = [part.partition("\n")[0] for part in parts]
+    """
+    First come a few points, which no other part repeats, of steps that there are; last
+    how to use the page, in the same words; and no part is empty.
+    """
+    page = runbook.read(name)
+    title, *parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    _, first, rest = re.split("## (?:First|Meaning)\n", page)
+    _, _, end = page.partition("## Using this page\n")
+    points = first.strip().removeprefix("- ").split("\n- ")
+    steps = "".join(re.findall(r"\(?steps? [^,:)]+", first))
 
     assert title.strip() == f"# {name}"
-    assert headings == list(runbook.HEADINGS)
+    assert [part.partition("\n")[0] for part in parts] == list(runbook.HEADINGS)
     assert all(part.partition("\n")[2].strip() for part in parts)
-
-
-@each({name: (name,) for name in NAMES})
-def test_a_runbook_says_how_to_use_it(name):
-    """Each ends with the same words: filling in labels, a shell."""
-    _, _, end = runbook.read(name).partition("## Using this page\n")
-
     assert " ".join(end.split()) == " ".join(INTRODUCTION.format(name=name).split())
-
-
-@each({name: (name,) for name in NAMES})
-def test_what_to_do_first_is_short(name):
-    """A few points, which no other part repeats, of steps that there are."""
-    _, first, rest = re.split("## (?:First|Meaning)\n", runbook.read(name))
-    points = first.strip().removeprefix("- ").split("\n- ")
-    steps = [
-        step
-        for named in re.findall(r"\(?steps? [^,:)]+", first)
-        for step in re.findall(r"\d", named)
-    ]
-
     assert 1 <= len(points) <= 3
     assert len(first.split()) <= 60
     assert not [point for point in points if point in rest]
-    assert all(f"\n{step}. " in rest for step in steps)
+    assert all(f"\n{step}. " in rest for step in re.findall(r"\d", steps))
 
 
 def test_what_commands_need_is_listed():
@@ -219,15 +206,6 @@ def test_what_commands_need_is_listed():
     assert used - {"tar", "head", "cat"} <= listed
 
 
-@each({name: (name,) for name in PAGES})
-def test_no_command_writes_beside_the_process(name):
-    """The root of the sidecar's container is read-only: output goes to the caller."""
-    for script in blocks(name, "sh"):
-        for line in map(str.strip, script.splitlines()):
-            if line.startswith("jaxmon ") and not line.startswith("jaxmon alerts "):
-                assert re.search(r"--out(?! -( |$))", line) is None, line
-
-
 def test_commands_for_another_shell_can_be_parsed():
     """What is typed through kubectl, srun or ssh is a command with these options."""
     lines = re.findall(
@@ -242,8 +220,22 @@ def test_commands_for_another_shell_can_be_parsed():
 
 
 @each({name: (name,) for name in PAGES})
-def test_queries_select_what_the_alert_is_about(name):
-    """Each series has a matcher for the cluster, and for the job or the instance."""
+def test_a_page_can_be_read_and_pasted(name):
+    """
+    At three in the morning it is short, its commands write nothing beside the process,
+    and its queries select the cluster, and the job or the instance, or everything.
+    """
+    page = runbook.read(name)
+    lines = page.splitlines()
+    long = [line for line in lines if len(line) > 105]
+    assert len(lines) <= 130
+    assert not [line for line in long if not re.search(r"[|{]|https:", line)]
+
+    for line in map(str.strip, "\n".join(blocks(name, "sh")).splitlines()):
+        # The root of the sidecar's container is read-only: output goes to the caller.
+        if line.startswith("jaxmon ") and not line.startswith("jaxmon alerts "):
+            assert re.search(r"--out(?! -( |$))", line) is None, line
+
     for query in blocks(name, "promql"):
         selected = _SELECTOR.findall(query)
         assert selected, query
@@ -252,25 +244,13 @@ def test_queries_select_what_the_alert_is_about(name):
             if not _OF_HOSTS.match(metric):
                 assert re.search(r"(job|instance)=~", matchers), f"{metric} in {query}"
 
-
-@each({name: (name,) for name in PAGES})
-def test_pages_are_short(name):
-    """A person reads them at three in the morning."""
-    lines = runbook.read(name).splitlines()
-
-    assert len(lines) <= 130
-    assert not [
-        line
-        for line in lines
-        if len(line) > 105 and not re.search(r"[|{]|https:", line)
-    ]
-
-
-def test_guides_are_there():
-    """Each guide has a page, and no page is forgotten."""
-    files = {path.stem for path in runbook.DIRECTORY.glob("*.md")}
-
-    assert files == set(PAGES)
+    for _, text in _BLOCK.findall(runbook.filled(page, {})):
+        assert "=~" not in text or not re.search(r"\$[a-z]", text)
+    labels = {"namespace": "x", "pod": "y"}
+    shown = runbook.filled(page, labels, ("cluster", "namespace"), ("pod",))
+    for _, query in _BLOCK.findall(shown):
+        assert query.count('cluster=~".*"') == query.count('namespace=~"x"')
+        assert query.count("instance=~") == query.count('pod=~"y"')
 
 
 @pytest.mark.parametrize(
@@ -396,18 +376,6 @@ def test_former_names_have_a_runbook():
         assert result.stdout == runbook.filled(runbook.read(name), {})
 
 
-@each({name: (name,) for name in PAGES})
-def test_queries_without_labels_show_everything(name):
-    """What is shown can be pasted: no query keeps a placeholder."""
-    shown = runbook.filled(runbook.read(name), {})
-
-    assert not [
-        text
-        for _, text in _BLOCK.findall(shown)
-        if re.search(r"\$[a-z]", text) and "=~" in text
-    ]
-
-
 def test_show_puts_labels_into_the_queries():
     """Values are matched as they are, also those with characters of patterns."""
     words = ["runbook", "show", "JaxmonColdStartBudgetBurn", "--label=job=we.b"]
@@ -430,19 +398,6 @@ def test_labels_of_a_site_are_selected_too():
     assert f"(jaxmon_accelerator_up{selected})" in result.stdout
     # The alert has it, and the runbook shows all devices.
     assert result.stderr == "no query here selects by uuid\n"
-
-
-@each({name: (name,) for name in PAGES})
-def test_labels_of_a_site_are_in_every_query(name):
-    """Wherever a page selects a cluster, it selects the site's other labels."""
-    labels = {"namespace": "x", "pod": "y"}
-    shown = runbook.filled(
-        runbook.read(name), labels, ("cluster", "namespace"), ("pod",)
-    )
-
-    for _, query in _BLOCK.findall(shown):
-        assert query.count('cluster=~".*"') == query.count('namespace=~"x"')
-        assert query.count("instance=~") == query.count('pod=~"y"')
 
 
 @pytest.mark.parametrize(

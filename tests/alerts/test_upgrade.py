@@ -5,11 +5,8 @@ Its `slo.yaml`, silences, overrides, routes, dashboards and runbook links know a
 their former names. `docs/alerting.md` says what to do; here it is tried.
 """
 
-import json
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -20,10 +17,7 @@ from jaxmon.symptoms.alert import FORMER_NAMES, TICKET
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules import RuleOptions
-from tests.alerts.cases import hardware
-from tests.alerts.promtool import evaluate, needed, shipped
-from tests.helpers.processes import ROOT, until
-from tests.helpers.prometheus import Alertmanager
+from tests.helpers.processes import ROOT
 
 
 BEFORE = """
@@ -102,89 +96,6 @@ def test_an_override_of_a_former_name_says_what_to_write(former, tmp_path):
     path.write_text(path.read_text().replace(former, said[1]))
     left = {f"{of.name}/{of.symptom}" for of in alerts.all_alerts(slo.load(path))}
     assert conditions().keys() - left == {said[1]}
-
-
-def silence(alertmanager, **matchers):
-    """Silence what has these labels, for an hour."""
-    now = datetime.now(UTC)
-    document = {
-        "matchers": [
-            {"name": name, "value": value, "isRegex": False}
-            for name, value in matchers.items()
-        ],
-        "startsAt": now.isoformat(),
-        "endsAt": (now + timedelta(hours=1)).isoformat(),
-        "createdBy": "test",
-        "comment": "test",
-    }
-    request = Request(
-        f"{alertmanager.url}/api/v2/silences",
-        json.dumps(document).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urlopen(request, timeout=60) as response:
-        response.read()
-
-
-def test_silences_and_routes_by_the_new_labels(tmp_path):
-    """
-    In a real Alertmanager: a silence on a former name mutes nothing; by name and
-    symptom it mutes the condition that had that name, and no other. So do routes.
-    """
-    path = tmp_path / "alertmanager.yaml"
-    path.write_text(alerts.render()["alertmanager.yaml"])
-    parts = {now.partition("/")[0] for now in MERGED.values()}
-    found = [of for of in alerts.all_alerts() if of.name in parts and of.symptom]
-    with Alertmanager(tmp_path, path) as running:
-        running.post(
-            *(
-                {"alertname": of.name, "job": "web", "severity": of.severity}
-                | {"symptom": of.symptom}
-                for of in found
-            )
-        )
-
-        def muted():
-            with urlopen(f"{running.url}/api/v2/alerts", timeout=60) as response:
-                known = json.load(response)
-            assert len(known) == len({(of.name, of.symptom) for of in found})
-            return {
-                f"{of['labels']['alertname']}/{of['labels']['symptom']}"
-                for of in known
-                if of["status"]["silencedBy"]
-            }
-
-        for former in FORMER_NAMES:
-            silence(running, alertname=former)
-        # A silence of its own shows that the others have been taken in.
-        silence(running, alertname="JaxmonGpuFault", symptom="xid")
-        until(lambda: muted() == {"JaxmonGpuFault/xid"}, "one to be muted")
-        for now in MERGED.values():
-            name, _, symptom = now.partition("/")
-            silence(running, alertname=name, symptom=symptom)
-        until(lambda: muted() == set(MERGED.values()), "the merged ones to be muted")
-
-
-def test_a_panel_by_the_new_labels(tmp_path):
-    """`ALERTS` has the condition that a panel of the site selected by a former name."""
-    case = hardware.CASES["critical Xid"]
-    at = next(iter(case.firing))
-    select = 'count(ALERTS{{alertname="{}",alertstate="firing"{}}})'
-    tests = [
-        {
-            "expr": select.format(name, more),
-            "eval_time": at,
-            "exp_samples": [{"labels": "{}", "value": 1}] if seen else [],
-        }
-        for name, more, seen in (
-            ("JaxmonGpuXid", "", False),
-            ("JaxmonGpuFault", ',symptom="xid"', True),
-            ("JaxmonGpuFault", ',symptom="ecc"', False),
-        )
-    ]
-    groups = needed(("JaxmonGpuFault",), shipped())
-
-    evaluate(tmp_path, groups, case.series, promql_expr_test=tests)
 
 
 def test_the_text_shows_names_that_exist():

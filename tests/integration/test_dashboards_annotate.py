@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.fakes.grafana_rows import VIEWER
 from tests.fakes.http import Reply
 from tests.helpers.dashboards import CLASSIC
 
@@ -87,13 +86,6 @@ def test_an_annotation_that_is_not_there(site):
     done = annotate(site, "--id", "7", "--end", "now")
     assert done.code == 1
     assert "ending annotation 7: Grafana returned 404 Could not find" in done.err
-
-
-def test_a_token_that_may_only_read(site):
-    """The role that it takes is named."""
-    done = annotate(site, *RELEASE, GRAFANA_TOKEN=VIEWER)
-    assert done.code == 1
-    assert "needs the Editor role" in done.err
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,6 @@ def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
     assert len(pushed.grafana.rows["jaxmon-oncall"].versions) == 2
 
 
-def test_a_server_that_stays_busy(site, monkeypatch):
-    """After four attempts it is given up, with what the server said."""
-    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
-    site.grafana.fault("health", reply=Reply(503, {"message": "starting"}), times=99)
-    done = site.push()
-    assert done.code == 1
-    assert "is busy: 503 starting; try again later" in done.err
-    assert len(site.grafana.seen) == 4
-
-
 def test_a_server_that_asks_for_an_hour(site):
     """A wait that is too long is not begun."""
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "3600"})

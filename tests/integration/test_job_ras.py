@@ -71,17 +71,6 @@ def test_a_sidecar_serves_what_its_collector_read(run_dir, stack):
         assert "nccl" not in json.loads(http_get(f"http://{address}/job"))
 
 
-def test_what_nccl_knows_of_others_is_said_of_their_processes(run_dir, stack):
-    """A process of another host, or with another number, is none of our ranks."""
-    job = nccl_job(1, 4)
-    for one in job.communicators[0].members:
-        one.host = "127.0.0.1"
-    job.communicators[0].members[0].host = "10.9.8.7"
-    job.communicators[0].members[0].trouble = "dead"
-    text = verdict_with_ras(run_dir, stack, job)
-    assert "pid 4000 on 10.9.8.7 is gone for NCCL" in text
-
-
 def test_a_ras_that_knows_of_nothing_leaves_the_network(run_dir, stack):
     """All processes respond, and none is behind: that is said, too."""
     text = verdict_with_ras(run_dir, stack, nccl_job(1, 4))

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jaxmon_alerts.gameday import stack
-from jaxmon_alerts.gameday.children import Children, free_ports
+from jaxmon_alerts.gameday.children import Children
 from jaxmon_alerts.gameday.stack import MonitoringPrograms
 from tests.helpers.processes import free_port, http_get, require_program, until
 
@@ -61,22 +60,6 @@ def test_overviews_are_recorded_for_dashboards_only(programs, children, tmp_path
     assert "JaxmonTrainingStalled" in rules
     assert "jaxmon-slo-request-error-short" in rules
     assert "jaxmon-overviews" not in rules
-
-
-def test_a_port_that_was_taken_meanwhile_is_given_up(
-    programs, children, tmp_path, monkeypatch
-):
-    """Both are restarted on other ports; the first ones are stopped and forgotten."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = int(taken.getsockname()[1])
-        choices = iter([[port, free_port()], [free_port(), port], free_ports(2)])
-        monkeypatch.setattr(stack, "free_ports", lambda _: next(choices))
-        targets = {"demo": "127.0.0.1:1"}
-        found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
-
-    assert str(port) not in found.prometheus + found.alertmanager
-    assert firing(found.prometheus) <= {"JaxmonWatchdog"}
-    children.check()
 
 
 def test_both_programs_are_needed(tmp_path, monkeypatch):

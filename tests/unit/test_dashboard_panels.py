@@ -125,60 +125,6 @@ def test_counters_are_never_shown_bare(panel, target):
     assert {*windows} <= {"rate", "increase", "changes", *over_range}
 
 
-@EVERY_TARGET
-def test_target_fits_its_panel(panel, target):
-    """Tables and single figures ask for now, graphs for a range; formats match."""
-    instant = panel["type"] in ("stat", "table")
-    assert target.get("instant", False) is instant
-    assert target.get("range", False) is not instant
-    formats = {"table": "table", "heatmap": "heatmap"}
-    assert target["format"] == formats.get(panel["type"], "time_series")
-    assert target["legendFormat"]
-
-
-@EVERY_DASHBOARD
-def test_graphs_can_be_read(dashboard):
-    """
-    A graph has a legend as a table with last and maximum, or minimum if those with the
-    lowest are shown, the worst first; it starts at zero, but for budgets, which can be
-    overdrawn.
-    """
-    for panel in panels(dashboard):
-        if panel["type"] != "timeseries":
-            continue
-        legend = panel["options"]["legend"]
-        assert (legend["showLegend"], legend["displayMode"]) == (True, "table")
-        low = all("bottomk(" in one["expr"] for one in panel["targets"])
-        assert legend["calcs"] == ["lastNotNull", "min" if low else "max"]
-        assert legend["sortBy"] == ("Min" if low else "Max")
-        assert legend["sortDesc"] is not low
-        # Many areas would add up to a wall.
-        custom = panel["fieldConfig"]["defaults"]["custom"]
-        if custom["stacking"]["mode"] == "none":
-            ranked = any("topk(" in one["expr"] for one in panel["targets"])
-            assert custom["fillOpacity"] == (0 if low or ranked else 8)
-        assert panel["options"]["tooltip"] == {"mode": "multi", "sort": "desc"}
-        lowest = -1 if panel["title"] == "Error budget remaining" else 0
-        assert panel["fieldConfig"]["defaults"]["min"] == lowest
-
-
-def test_nothing_has_no_colour_in_a_table():
-    """Without a value, a coloured column says so in the colour of text."""
-    columns = [
-        {one["id"]: one["value"] for one in override["properties"]}
-        for dashboard in DASHBOARDS.values()
-        for panel in panels(dashboard)
-        if panel["type"] == "table"
-        for override in panel["fieldConfig"]["overrides"]
-    ]
-    coloured = [one for one in columns if "thresholds" in one]
-    assert coloured
-    for column in coloured:
-        (mapping,) = column["mappings"]
-        assert mapping["options"]["match"] == "null+nan"
-        assert mapping["options"]["result"] == {"text": "-", "color": "text"}
-
-
 def test_how_long_an_alert_fires_is_seen_without_scrolling():
     """It follows the alert's name; what the alert is about is one column."""
     (table,) = (
@@ -198,34 +144,6 @@ def test_how_long_an_alert_fires_is_seen_without_scrolling():
     ]
     assert "subject" in order
     assert not order.keys() & {"route", "function", "loop"}
-
-
-def test_heatmaps_have_colours_and_a_unit():
-    """A heatmap has steps of colour, and an axis in the unit of what is measured."""
-    heatmaps = [
-        one
-        for dashboard in DASHBOARDS.values()
-        for one in panels(dashboard)
-        if one["type"] == "heatmap"
-    ]
-    assert heatmaps
-    for panel in heatmaps:
-        assert panel["options"]["color"]["steps"] == 64
-        assert panel["options"]["color"]["exponent"] > 0
-        assert panel["options"]["calculate"] is False
-        unit = "percentunit" if panel["title"] == "Batches by fill" else "s"
-        assert panel["options"]["yAxis"]["unit"] == unit
-        assert panel["fieldConfig"]["defaults"]["unit"] == "short"
-
-
-@EVERY_DASHBOARD
-def test_single_figures_show_the_last_value(dashboard):
-    """A single figure is coloured by thresholds and reduces to the last value."""
-    for panel in panels(dashboard):
-        if panel["type"] == "stat":
-            assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
-            assert panel["fieldConfig"]["defaults"]["color"]["mode"] == "thresholds"
-            assert panel["fieldConfig"]["defaults"]["noValue"]
 
 
 @EVERY_DASHBOARD
@@ -248,24 +166,6 @@ def test_columns_of_tables_exist(dashboard):
             for target in panel["targets"]:
                 kept = re.sub(r"bottomk by \(\w+\)", "", target["expr"])
                 assert label in kept or "by" not in kept
-
-
-def test_a_colour_means_that_a_threshold_was_compared():
-    """A single value has a background only if thresholds say which values are good."""
-    stats = [
-        panel
-        for dashboard in DASHBOARDS.values()
-        for panel in panels(dashboard)
-        if panel["type"] == "stat"
-    ]
-    found = {
-        (
-            panel["options"]["colorMode"],
-            len(panel["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1,
-        )
-        for panel in stats
-    }
-    assert found == {("background", True), ("none", False)}
 
 
 def test_burn_rates_have_the_colours_of_their_alerts():

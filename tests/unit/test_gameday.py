@@ -21,11 +21,6 @@ ALERTS = {one.name for one in alerts.all_alerts()}
 GUIDE = {f"F{number}" for number in range(1, 9)}
 
 
-def test_names_are_unique() -> None:
-    """A scenario is known by its name, and so is its job."""
-    assert len(BY_NAME) == len(SCENARIOS)
-
-
 def test_every_failure_of_the_guide_is_drilled() -> None:
     """What the operator's guide lists as breaking is broken, each at least once."""
     assert {one.guide for one in SCENARIOS} - {""} == GUIDE

@@ -11,9 +11,6 @@ from jaxmon_dashboards.grafana.content import (
     digest,
     lines,
     load,
-    parse,
-    parse_all,
-    pushed_digest,
 )
 
 
@@ -72,22 +69,6 @@ def test_places_in_a_list_count():
     assert content({"x": [{}, 1]}) == {"x": [{}, 1]}
 
 
-def test_content_leaves_its_argument_alone():
-    """Taking the content of a body changes nothing in it."""
-    before = json.dumps(BODY)
-    content({**BODY, "id": 1})
-    assert json.dumps(BODY) == before
-
-
-def test_a_message_carries_the_hash():
-    """The hash is found again in the message of a push, and in no other one."""
-    dashboard = parse(json.dumps(BODY), "a.json")
-    assert pushed_digest(dashboard.message) == dashboard.digest == digest(BODY)
-    assert len(dashboard.message) < 500
-    for message in ("", "Initial save", f"{dashboard.message} and more", "jaxmon push"):
-        assert pushed_digest(message) is None
-
-
 def test_files_and_directories(tmp_path):
     """A directory stands for its JSON files, in order; other files are left out."""
     for uid in ("b", "a"):
@@ -100,26 +81,12 @@ def test_files_and_directories(tmp_path):
     assert [found.uid for found in load([tmp_path / "d", one])] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("key", ["uid", "title"])
-def test_two_for_one_place(key):
-    """Two files with one uid, or one title, would replace each other: refused."""
-    other = {**BODY, "uid": "b", "title": "B", key: BODY[key]}
-    with pytest.raises(ContentError, match=rf"x and y both have {key}="):
-        parse_all({"x": json.dumps(BODY), "y": json.dumps(other)})
-
-
 def test_a_file_that_is_not_text(tmp_path):
     """Bytes that are no UTF-8 are refused with the file's name."""
     path = tmp_path / "binary.json"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ContentError, match=r"binary\.json: line 1: not UTF-8"):
         load([path])
-
-
-def test_deeply_nested_json_is_refused():
-    """A file that would exhaust the stack is an error like any other."""
-    with pytest.raises(ContentError, match="deep: JSON nested deeper"):
-        parse("[" * 100_000, "deep")
 
 
 @pytest.mark.parametrize("templating", [None, 7, {"list": 7}, {"list": [7]}, {}])

@@ -5,9 +5,10 @@ from typing import Any
 from jaxmon.facts.host import host
 from jaxmon.job.differences import advice
 from jaxmon.job.model import Job, MissCause, Verdict
-from jaxmon.job.text import document, lines
+from jaxmon.job.text import document
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
+from tests.job.judged import text
 from tests.job.ranks import STEP, report
 
 
@@ -38,11 +39,6 @@ def judged(*ranks: dict[str, Any], limits: Limits | None = None) -> Job:
     ]
     [job] = judge(pages, limits).jobs
     return job
-
-
-def text(job: Job) -> str:
-    """Return what is printed, as one line."""
-    return " ".join(" ".join(lines(Verdict((job,)), 100)).split())
 
 
 def disk(kind: str, path: str = "/cache") -> dict[str, str]:

@@ -336,15 +336,6 @@ def test_a_process_that_was_killed_before_it_joined_may_be_the_rank() -> None:
     assert "unknown rank" not in text_of(whole)
 
 
-def test_without_all_ranks_no_failure_is_known() -> None:
-    """One that left nothing may have failed; it has joined if others run together."""
-    found = examine([a_host(*(report(n) for n in range(3)))])
-    said = text_of(found)
-    assert "NO FAILURE KNOWN" in said
-    assert "rank 3 is reported by none of these hosts, and may have failed" in said
-    assert "before joining" not in said
-
-
 def test_a_job_that_hangs_without_a_failure_is_said_to() -> None:
     """The post-mortem is of those that have failed."""
     stuck = report(3, calls=811, state="data_wait")

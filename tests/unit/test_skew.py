@@ -7,6 +7,7 @@ from jaxmon.job.differences import deviating_ranks
 from jaxmon.job.model import Job, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge
+from tests.job.judged import text
 from tests.job.ranks import STEP, report
 
 
@@ -35,11 +36,6 @@ def judged(
         pages.append(host(f"host-{first // 8}", {"ranks": ranks, "setups": known}))
     [job] = judge(pages).jobs
     return job
-
-
-def text(job: Job) -> str:
-    """Return what is printed, as one line."""
-    return " ".join(" ".join(lines(Verdict((job,)), 100)).split())
 
 
 def differences(job: Job) -> list[tuple[tuple[int, ...], list[tuple[str, str, str]]]]:

@@ -149,12 +149,6 @@ class Children:
         self._children.append(child)
         return child
 
-    def end(self, child: ChildProcess) -> None:
-        """Stop *child* before the others."""
-        child.terminate()
-        child.stop(seconds=self._patience)
-        self.forget(child)
-
     def forget(self, child: ChildProcess) -> None:
         """Leave *child*, which has exited, out of all that follows."""
         self._children.remove(child)

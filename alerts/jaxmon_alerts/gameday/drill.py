@@ -10,7 +10,7 @@ from enum import Enum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from jaxmon.errors import CommandError
 from jaxmon_alerts.gameday import stack
@@ -32,18 +32,6 @@ class Firing(NamedTuple):
     name: str
     severity: str
     job: str
-
-
-class AlertSite(Protocol):
-    """Scrapes the given targets, and knows which alerts fire."""
-
-    scale: float
-
-    def scrape(self, targets: Mapping[str, str]) -> None:
-        """Scrape *targets*, ``host:port`` by job, and no others."""
-
-    def firing(self) -> list[Firing]:
-        """Return the alerts that fire, without those that only inhibit others."""
 
 
 class Receiver:
@@ -99,7 +87,7 @@ class OwnSite:
         self._muted: set[str] = set()
 
     def scrape(self, targets: Mapping[str, str]) -> None:
-        """Scrape *targets*."""
+        """Scrape *targets*, ``host:port`` by job, and no others."""
         stack.write_targets(self._stack.targets, targets)
 
     def firing(self) -> list[Firing]:
@@ -149,6 +137,9 @@ class TheirSite:
         except (AttributeError, LookupError, TypeError) as error:
             msg = f"{self._prometheus} returned an invalid alert: {error!r}"
             raise CommandError(msg) from error
+
+
+AlertSite: TypeAlias = OwnSite | TheirSite
 
 
 def _relevant(found: Iterable[Labels]) -> list[Firing]:

@@ -28,8 +28,6 @@ SCALE = 60
 
 _TARGETS = "targets.json"
 _START_SECONDS = 60.0
-_ATTEMPTS = 3
-_TAKEN = "address already in use"
 _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 _PROMETHEUS_READY = re.compile(r"(Server is ready)")
@@ -105,7 +103,10 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     inhibit others, are omitted. Raises `CommandError`: unexpected format.
     """
     try:
-        alerts = sorted(map(_alert, described), key=_urgency)
+        alerts = sorted(
+            map(_alert, described),
+            key=lambda alert: (not alert.firing, alert.severity != "page", alert.since),
+        )
     except (
         ArithmeticError,
         AttributeError,
@@ -132,10 +133,6 @@ def _alert(described: Mapping[str, Any]) -> ActiveAlert:
         firing=described["state"] == "firing",
         since=durations.moment(described["activeAt"]),
     )
-
-
-def _urgency(alert: ActiveAlert) -> tuple[bool, bool, datetime]:
-    return not alert.firing, alert.severity != "page", alert.since
 
 
 def alerts_of(prometheus: str) -> list[dict[str, Any]]:
@@ -168,41 +165,28 @@ def start(
     drawn: bool = True,
 ) -> MonitoringStack:
     """Start both, and return them once ready; without a *webhook*, nothing is sent."""
-    for attempt in range(_ATTEMPTS):
-        ports = free_ports(2)
-        write_targets(directory / _TARGETS, targets)
-        for name, text in _files(ports[1], webhook, drawn=drawn).items():
-            (directory / name).write_text(text, encoding="utf-8")
-        alertmanager = children.start(
-            "alertmanager",
-            [
-                *(
-                    programs.alertmanager,
-                    f"--config.file={directory}/alertmanager.yaml",
-                ),
-                *(f"--storage.path={directory}/alertmanager", *_web(ports[1])),
-                # One instance needs no port for others to join it.
-                "--cluster.listen-address=",
-            ],
-        )
-        prometheus = children.start(
-            "prometheus",
-            [
-                *(programs.prometheus, f"--config.file={directory}/prometheus.yaml"),
-                *(f"--storage.tsdb.path={directory}/prometheus", *_web(ports[0])),
-            ],
-        )
-        try:
-            alertmanager.says(_ALERTMANAGER_READY, seconds=_START_SECONDS)
-            prometheus.says(_PROMETHEUS_READY, seconds=_START_SECONDS)
-        except CommandError as error:
-            if _TAKEN not in str(error) or attempt + 1 == _ATTEMPTS:
-                raise
-            # Another process was faster: try other ports.
-            for child in (alertmanager, prometheus):
-                children.end(child)
-        else:
-            break
+    ports = free_ports(2)
+    write_targets(directory / _TARGETS, targets)
+    for name, text in _files(ports[1], webhook, drawn=drawn).items():
+        (directory / name).write_text(text, encoding="utf-8")
+    alertmanager = children.start(
+        "alertmanager",
+        [
+            *(programs.alertmanager, f"--config.file={directory}/alertmanager.yaml"),
+            *(f"--storage.path={directory}/alertmanager", *_web(ports[1])),
+            # One instance needs no port for others to join it.
+            "--cluster.listen-address=",
+        ],
+    )
+    prometheus = children.start(
+        "prometheus",
+        [
+            *(programs.prometheus, f"--config.file={directory}/prometheus.yaml"),
+            *(f"--storage.tsdb.path={directory}/prometheus", *_web(ports[0])),
+        ],
+    )
+    alertmanager.says(_ALERTMANAGER_READY, seconds=_START_SECONDS)
+    prometheus.says(_PROMETHEUS_READY, seconds=_START_SECONDS)
     return MonitoringStack(_url(ports[0]), _url(ports[1]), directory / _TARGETS)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jaxmon.errors import CommandError
@@ -132,7 +132,8 @@ class Workload:
             self._due.append(index)
         if self._due and not self._leaving:
             first, *rest = self._due
-            alone = self._is_rolling and not self._broken
+            # Replicas start one by one; ranks wait for each other.
+            alone = self.scenario.program != "rank" and not self._broken
             if alone and not self._are_launched_up():
                 return
             for index in (first, *(() if alone else rest)):
@@ -151,13 +152,6 @@ class Workload:
     def is_gone(self) -> bool:
         """Whether nothing of it runs."""
         return not (self._running or self._leaving or self._sidecar)
-
-    # --- processes ---------------------------------------------------------------
-
-    @property
-    def _is_rolling(self) -> bool:
-        # Replicas start one by one; ranks wait for each other.
-        return self.scenario.program != "rank"
 
     def _deploy(self, *, broken: bool) -> None:
         self._broken = broken
@@ -197,14 +191,12 @@ class Workload:
         )
 
     def _signal(self, number: signal.Signals) -> None:
-        self._for_all(lambda child: child.process.send_signal(number))
-
-    def _for_all(self, act: Callable[[ChildProcess], None]) -> None:
         for child in self._running.values():
-            act(child)
+            child.process.send_signal(number)
 
     def _leave(self) -> None:
-        self._for_all(ChildProcess.terminate)
+        for child in self._running.values():
+            child.terminate()
         self._leaving += self._running.values()
         self._running = {}
         self._leave_by = time.monotonic() + _LEAVE_SECONDS

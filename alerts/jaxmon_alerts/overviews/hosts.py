@@ -27,7 +27,6 @@ from jaxmon_alerts.overviews.model import (
     HOST,
     PROCESS,
     OverviewRule,
-    Windows,
     gauged,
     of_agents,
     rated,
@@ -37,13 +36,6 @@ from jaxmon_alerts.overviews.services import ITEMS, SERVED
 
 _START = catalog.PROCESS_START_TIME_SECONDS
 _DEVICE = (*PROCESS, "device")
-
-
-def _young(window: Windows) -> Expr:
-    # Sidecars have an age, too, and collectors; what they relay has a worker.
-    ages = gauge(catalog.UPTIME_SECONDS)
-    programs = ages.unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
-    return programs < durations.seconds(window.young)
 
 
 def _mishaps(metric: Metric, *by: str) -> OverviewRule:
@@ -57,10 +49,12 @@ def _mishaps(metric: Metric, *by: str) -> OverviewRule:
 
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
+# Sidecars have an age, too, and collectors; what they relay has a worker.
+_ages = gauge(catalog.UPTIME_SECONDS).unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
 STARTS = OverviewRule(
     catalog.UPTIME_SECONDS,
     "young3m",
-    lambda window: _young(window).count("job"),
+    lambda window: (_ages < durations.seconds(window.young)).count("job"),
     text="Processes that are younger than 3m",
 )
 RESTARTS = OverviewRule(
@@ -261,17 +255,6 @@ ABOUT_GPUS = (*FIRING, ne("uuid", ""))
 ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
 
 
-def _read(windows: Windows) -> Expr:
-    """Return the GPUs that sidecars with alerts read, or read before they went down."""
-    return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
-
-
-def _owned(windows: Windows) -> Expr:
-    """Return the GPUs of services that have alerts, or whose readers have."""
-    alerted = alerts(*ABOUT_GPUS).or_(ALERTED_READERS())
-    return OWNED().latest(windows.silent).and_(alerted, "uuid")
-
-
 SINCE = "job:jaxmon_alerts:since"
 """Since when each alert fires, by what it is about, as a Unix timestamp."""
 
@@ -294,14 +277,22 @@ def firing(*matchers: Matcher) -> Expr:
     return recorded(SINCE, *matchers, labels=SUBJECT, unit="seconds")
 
 
+# Those that are read, or were before their sidecar went down.
 ALERTED_READERS = OverviewRule(
     catalog.ACCELERATOR_INFO,
     "alerted",
-    _read,
+    lambda window: READERS().latest(window.silent).and_(alerts(*ABOUT_HOSTS), *HOST),
     text="GPUs that sidecars with alerts read",
 )
 ALERTED = OverviewRule(
-    catalog.DEVICE_INFO, "alerted", _owned, text="GPUs that alerts are about"
+    catalog.DEVICE_INFO,
+    "alerted",
+    lambda window: (
+        OWNED()
+        .latest(window.silent)
+        .and_(alerts(*ABOUT_GPUS).or_(ALERTED_READERS()), "uuid")
+    ),
+    text="GPUs that alerts are about",
 )
 
 # In this order: the last reads the one before.
@@ -328,38 +319,25 @@ _FUNCTION = (*PROCESS, "function")
 def recorded_power(scale: float) -> Iterator[RecordedSeries]:
     """Yield what is recorded; *scale* divides its window, names keep it."""
     watts, window = "Power of the GPUs of a process", durations.scaled("5m", scale)
-    busy = "Fraction of time that a function keeps the devices of its process busy."
-    yield RecordedSeries(
-        PROCESS_POWER, _process_power(), f"{watts}, shared ones in full."
-    )
-    yield RecordedSeries(DEVICE_TIME, _device_time(window), busy)
-    yield RecordedSeries(
-        FUNCTION_POWER, _function_power(), f"{watts}, by its functions."
-    )
-
-
-def _process_power() -> Expr:
     # Only GPUs report their power, and only their uuids are globally unique: agents may
     # be scraped apart from the sidecar that reads their devices.
     drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, _GPUS).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
-    return uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
-
-
-def _device_time(window: str) -> Expr:
+    whole = uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
+    yield RecordedSeries(PROCESS_POWER, whole, f"{watts}, shared ones in full.")
     # Some calls are sampled, all are counted.
     sampled = histogram(catalog.EXECUTION_SECONDS)
     seconds = sampled.sum.rate(window).sum(*_FUNCTION)
     samples = sampled.count.rate(window).sum(*_FUNCTION)
     calls = counter(catalog.JIT_CALLS).rate(window).sum(*_FUNCTION)
     busy = promql.ratio(seconds, samples) * calls
-    # Also if one delayed sample stands for many calls.
-    return promql.call("clamp_max", busy, 1)
-
-
-def _function_power() -> Expr:
-    busy = recorded(DEVICE_TIME, labels=_FUNCTION)
-    whole = promql.number(1) / (busy.sum(*PROCESS) > 0)
-    share = busy.joined(whole, on=PROCESS, take=())
-    watts = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
-    return share.joined(watts, on=PROCESS, take=())
+    yield RecordedSeries(
+        # Also if one delayed sample stands for many calls.
+        *(DEVICE_TIME, promql.call("clamp_max", busy, 1)),
+        "Fraction of time that a function keeps the devices of its process busy.",
+    )
+    kept = recorded(DEVICE_TIME, labels=_FUNCTION)
+    every = promql.number(1) / (kept.sum(*PROCESS) > 0)
+    power = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
+    parts = kept.joined(every, on=PROCESS, take=()).joined(power, on=PROCESS, take=())
+    yield RecordedSeries(FUNCTION_POWER, parts, f"{watts}, by its functions.")

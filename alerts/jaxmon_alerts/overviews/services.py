@@ -185,14 +185,19 @@ GOODPUT = OverviewRule(
     ),
     text="Fraction of the marked time within 5m, without rests, that went into steps",
 )
+
+
+def _in_states(window: Windows) -> Expr:
+    spent = counter(catalog.WALL_SECONDS).rate(window.recent)
+    return spent.sum(*PROCESS, "state")
+
+
 # Of processes in a loop: a server waits for requests.
 WAITING = OverviewRule(
     catalog.WALL_SECONDS,
     "max_rate5m",
     lambda window: (
-        counter(catalog.WALL_SECONDS)
-        .rate(window.recent)
-        .sum(*PROCESS, "state")
+        _in_states(window)
         .and_(gauge(catalog.STEP_AGE_SECONDS), *PROCESS)
         .max("job", "state")
     ),
@@ -201,12 +206,7 @@ WAITING = OverviewRule(
 SPENDING = OverviewRule(
     catalog.WALL_SECONDS,
     "most5m",
-    lambda window: (
-        counter(catalog.WALL_SECONDS)
-        .rate(window.recent)
-        .sum(*PROCESS, "state")
-        .max("job", "state")
-    ),
+    lambda window: _in_states(window).max("job", "state"),
     text="Fraction of 5m that the process with most spends in a state,",
 )
 CHECKPOINT_AGE = OverviewRule(
@@ -236,15 +236,12 @@ MEDIAN_STEP = OverviewRule(
 )
 
 
-def _slow_ranks(window: Windows) -> Expr:
-    slower = _mean_steps(window).relative_to(MEDIAN_STEP(), *_LOOP) > _SLOWER
-    return slower.of_unit("times")
-
-
 SLOW_RANKS = OverviewRule(
     catalog.STEP_SECONDS,
     "times_median5m",
-    _slow_ranks,
+    lambda window: (
+        _mean_steps(window).relative_to(MEDIAN_STEP(), *_LOOP) > _SLOWER
+    ).of_unit("times"),
     text="How many times as long as that of the median a mean step within 5m is, if by "
     f"more than {_SLOWER - 1:.0%},",
 )

@@ -53,9 +53,8 @@ from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_alerts, recorded_power
 from jaxmon_alerts.overviews.services import recorded_slowdowns
-from jaxmon_alerts.rules.causes import causes, overridden
-from jaxmon_alerts.rules.operator import notifications, resources
-from jaxmon_alerts.rules.routes import configuration
+from jaxmon_alerts.rules.causes import causes, change_of, overridden
+from jaxmon_alerts.rules.routes import configuration, notifications, resources
 from jaxmon_alerts.slo import Slo, Slos
 from jaxmon_alerts.slo.model import LatencyIndicator, Pair, Ratio
 from jaxmon_alerts.slo.recording import (
@@ -65,7 +64,7 @@ from jaxmon_alerts.slo.recording import (
     recording_groups,
 )
 from jaxmon_alerts.slo.recording import recording as recording_rule
-from jaxmon_alerts.slo.site import Override, Site
+from jaxmon_alerts.slo.site import Site
 
 
 ONCALL = "jaxmon-oncall"
@@ -158,7 +157,6 @@ def document(
 
 
 def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
-    """Return the path of the dashboard about *alert*, a template of its *labels*."""
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
     of_site = {label: label for label in identity.service} if "job" in found else {}
@@ -214,15 +212,9 @@ def all_alerts(
     )
 
 
-def _override(alert: Alert, slos: Slos) -> Override | None:
-    found = {override.alert: override for override in slos.overrides}
-    condition = f"{alert.name}/{dict(alert.labels).get('symptom')}"
-    return found.get(condition) or found.get(alert.name)
-
-
 def _excepted(alert: Alert, slos: Slos, window: str) -> Iterator[Alert]:
     """Yield *alert* without the services that ran within *window* and are excepted."""
-    override = _override(alert, slos)
+    override = change_of(alert, slos.overrides)
     if override is None:
         yield alert
         return
@@ -305,7 +297,7 @@ def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
         return tuple(
             document(alert, slos.site, change.annotations if change else ())
             for alert in found
-            for change in [_override(alert, slos)]
+            for change in [change_of(alert, slos.overrides)]
         )
 
     def short(alert: Alert) -> bool:
@@ -386,7 +378,6 @@ def _rules(found: Iterable[RuleGroup]) -> dict[str, Any]:
 
 
 def _explained(text: str, found: Iterable[RuleGroup]) -> str:
-    """Return a file with a comment above each series that its rules record."""
     rules = (rule for group in found for rule in group.rules if "record" in rule)
     sentences = {f"- record: {rule['record']}": rule["sentence"] for rule in rules}
     lines = []

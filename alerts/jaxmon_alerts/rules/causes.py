@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jaxmon import catalog
-from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, RecordedSeries, counter, eq, gauge, records
 from jaxmon.symptoms.alert import FORMER_NAMES, Alert, SiteLimits
@@ -81,7 +80,8 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
         differing = [
             (number, local, alerts[place])
             for number, (local, alerts) in enumerate(others)
-            if alerts[place] != alert and _subjects(local) <= _labels(alert)
+            if alerts[place] != alert
+            and _subjects(local) <= (alert.expr.shape.labels or set())
         ]
         expr = alert.expr
         for number, local, other in differing:
@@ -110,7 +110,6 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
 def _renamed(
     alerts: list[Alert], usual: Mapping[str, RecordedSeries], suffix: str
 ) -> list[Alert]:
-    """Return *alerts* with a *suffix* to what they record otherwise than *usual*."""
     names: dict[str, str] = {}
     for name, record in records(alert.expr for alert in alerts).items():
         if name in usual and record.expr.renamed(names) != usual[name].expr:
@@ -122,7 +121,7 @@ def overridden(
     alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
     """Yield the alerts as *overrides* change them; `SloError` if one names none."""
-    alerts = list(alerts)
+    alerts, overrides = list(alerts), list(overrides)
     by_name = {override.alert: override for override in overrides}
     conditions = {_condition(alert) for alert in alerts}
     names = sorted({alert.name for alert in alerts})
@@ -134,7 +133,7 @@ def overridden(
             else f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
         )
     for alert in alerts:
-        change = by_name.get(_condition(alert)) or by_name.get(alert.name)
+        change = change_of(alert, overrides)
         if change is None:
             yield alert
         elif change.enabled:
@@ -151,6 +150,12 @@ def overridden(
             )
 
 
+def change_of(alert: Alert, overrides: Iterable[Override]) -> Override | None:
+    """Return the override of the condition of *alert*, or else of its name."""
+    found = {override.alert: override for override in overrides}
+    return found.get(_condition(alert)) or found.get(alert.name)
+
+
 def _condition(alert: Alert) -> str:
     return f"{alert.name}/{alert.symptom}"
 
@@ -164,22 +169,14 @@ def _subjects(local: LocalLimits) -> set[str]:
     return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
 
 
-def _labels(alert: Alert) -> frozenset[str]:
-    return alert.expr.shape.labels or frozenset()
-
-
 def _witness(local: LocalLimits) -> Expr:
     """Return series with the labels of *local*, while their subject is there."""
     labels = dict(local.match)
     special = next((label for label in _WITNESSES if label in labels), None)
     metric = _WITNESSES[special] if special else catalog.BUILD_INFO
-    matchers = tuple(eq(label, value) for label, value in labels.items())
-    return _series(metric, tuple(labels), *matchers).max(*labels)
-
-
-def _series(metric: Metric, more: tuple[str, ...], *matchers: object) -> Expr:
     # Some of the labels are the site's.
-    extended = metric._replace(labels=(*metric.labels, *more))
+    extended = metric._replace(labels=(*metric.labels, *labels))
+    matchers = tuple(eq(*pair) for pair in labels.items())
     if metric.kind == "counter":
-        return counter(extended, *matchers).total()  # type: ignore[arg-type]
-    return gauge(extended, *matchers)  # type: ignore[arg-type]
+        return counter(extended, *matchers).total().max(*labels)
+    return gauge(extended, *matchers).max(*labels)

@@ -1,17 +1,26 @@
-"""Where notifications go, and which alerts mute others."""
+"""Where notifications go, which alerts mute others; and the operator's form of both."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import Any, TypeAlias
 
 from jaxmon.host.formats import durations
+from jaxmon.promql import eq
 from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon.symptoms.starts import DEPLOY_ALERT
 from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO
 from jaxmon.symptoms.time import TIME_ALERT
-from jaxmon_alerts.slo.receivers import AlertReceiver, AlertRoute, MuteHours
-from jaxmon_alerts.slo.site import Site
+from jaxmon_alerts.slo.site import (
+    RESOURCE_NAME,
+    AlertReceiver,
+    AlertRoute,
+    MuteHours,
+    Site,
+)
 
 
 # One objective of one service: a missing label equals a missing label.
@@ -44,7 +53,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     teams = (*site.routes, ours)
     routes = [
         {
-            "matchers": [matcher, *_matchers(team)],
+            "matchers": [matcher, *(str(eq(*pair)) for pair in team.match)],
             "receiver": _name(severity, team),
             **waits,
             **_muted(severity, team, site),
@@ -60,6 +69,14 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     crashing = 'alertname="JaxmonCrashLoop"'
     died, lost = 'alertname="JaxmonTrainingDied"', 'alertname="JaxmonAcceleratorLost"'
     run = 'alertname=~"JaxmonTraining.*|JaxmonServiceVanished"'
+    watched = [{"url": site.watchdog}] if site.watchdog else []
+    intervals = {
+        name: [_interval(muted) for muted in _hours(severity, team, site)]
+        for severity in (PAGE, TICKET)
+        for team in (*site.routes, AlertRoute(()))
+        for name in _muted(severity, team, site).get("mute_time_intervals", ())
+    }
+    times = [{"name": name, "time_intervals": of} for name, of in intervals.items()]
     inhibitions = (
         ([page, 'slo!=""'], [ticket, 'slo!=""'], [*site.service_labels, *_SAME]),
         # The same, more urgent.
@@ -85,26 +102,21 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
             "group_interval": after("5m"),
             "repeat_interval": after("1d"),
             "routes": [
-                *([watchdog | often] if site.watchdog else ()),
+                *([watchdog | often] if watched else ()),
                 {"matchers": [info], "receiver": "nobody"},
                 *routes,
             ],
         },
         "receivers": [
-            *(_receiver(PAGE, ours), _receiver(TICKET, ours)),
             *(
                 _receiver(severity, team)
-                for team in site.routes
+                for team in (ours, *site.routes)
                 for severity in (PAGE, TICKET)
             ),
-            *(
-                [{"name": "watchdog", "webhook_configs": [{"url": site.watchdog}]}]
-                if site.watchdog
-                else []
-            ),
+            *([{"name": "watchdog", "webhook_configs": watched}] if watched else []),
             {"name": "nobody"},
         ],
-        **_time_intervals(site),
+        **({"time_intervals": times} if times else {}),
         "inhibit_rules": [
             {"source_matchers": sources, "target_matchers": targets, "equal": equal}
             for sources, targets, equal in inhibitions
@@ -114,14 +126,6 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
 
 def _not(matcher: str) -> str:
     return matcher.replace("=", "!=", 1)
-
-
-def _matchers(route: AlertRoute) -> list[str]:
-    return [f'{label}="{_escaped(value)}"' for label, value in route.match]
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _name(severity: Severity, team: AlertRoute) -> str:
@@ -157,23 +161,10 @@ def _hours(severity: Severity, team: AlertRoute, site: Site) -> list[MuteHours]:
 
 
 def _muted(severity: Severity, team: AlertRoute, site: Site) -> dict[str, list[str]]:
-    """Return which intervals mute alerts of *severity* of *team*."""
     if not _hours(severity, team, site):
         return {}
     name = severity if team.mute is None else _name(severity, team)
     return {"mute_time_intervals": [f"muted-{name}"]}
-
-
-def _time_intervals(site: Site) -> dict[str, list[dict[str, Any]]]:
-    """Return the intervals that `_muted` names, if there are any."""
-    found = {
-        name: [_interval(muted) for muted in _hours(severity, team, site)]
-        for severity in (PAGE, TICKET)
-        for team in (*site.routes, AlertRoute(()))
-        for name in _muted(severity, team, site).get("mute_time_intervals", ())
-    }
-    listed = [{"name": name, "time_intervals": times} for name, times in found.items()]
-    return {"time_intervals": listed} if listed else {}
 
 
 def _interval(muted: MuteHours) -> dict[str, Any]:
@@ -181,3 +172,121 @@ def _interval(muted: MuteHours) -> dict[str, Any]:
     zone = {} if muted.zone == "UTC" else {"location": muted.zone}
     days = {"weekdays": [*muted.weekdays]} if muted.weekdays else {}
     return {**({"times": times} if times else {}), **days, **zone}
+
+
+Document: TypeAlias = dict[str, Any]
+
+# kubectl keeps a resource in an annotation of its own, and all of these have at most
+# 262,144 bytes. As JSON, a resource is smaller than here.
+_MOST_BYTES = 250_000
+_MATCHER = re.compile(r'^(\w+)(=~|!~|!=|=)"(.*)"$', re.DOTALL)
+_FILE = "_file"
+# What the operator spells in other ways than by capitals.
+_SPELLINGS = {
+    "source_matchers": "sourceMatch",
+    "target_matchers": "targetMatch",
+    "api_url": "apiURL",
+}
+
+
+def resources(
+    groups: list[Document], site: Site, text: Callable[[Document], str]
+) -> Iterator[str]:
+    """Yield the *text* of a PrometheusRule with *groups*, of several if it is big."""
+    parts: list[list[Document]] = [[]]
+    size = 0
+    for group in groups:
+        more = len(text(_rule([group], site, 1)).encode())
+        if parts[-1] and size + more > _MOST_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(group)
+        size += more
+    for number, part in enumerate(parts, 1):
+        yield text(_rule(part, site, number))
+
+
+def _rule(groups: list[Document], site: Site, number: int) -> Document:
+    name = site.resource.name if number == 1 else f"{site.resource.name}-{number}"
+    head = _head("v1", "PrometheusRule", name, site)
+    return {**head, "spec": {"groups": groups}}
+
+
+def _head(version: str, kind: str, name: str, site: Site) -> Document:
+    resource = site.resource
+    namespace = {"namespace": resource.namespace} if resource.namespace else {}
+    labels = {"labels": dict(resource.labels)} if kind == "PrometheusRule" else {}
+    return {
+        "apiVersion": f"monitoring.coreos.com/{version}",
+        "kind": kind,
+        "metadata": {"name": name, **namespace, **labels},
+    }
+
+
+def notifications(routing: Document, site: Site) -> Document:
+    """
+    Return *routing*, a configuration of Alertmanager, as an AlertmanagerConfig. Raises
+    `SloError`: hours have a time zone, or no Secret has the name of a secret's file.
+    """
+    ours = AlertRoute((), receivers=site.receivers, mute=site.mute)
+    for team in (ours, *site.routes):
+        for hours in team.mute or ():
+            if hours.zone != "UTC":
+                hours.source.fail(
+                    f"found zone {hours.zone}, but an AlertmanagerConfig has hours in "
+                    "UTC; give them so, or use Alertmanager's own file (--format "
+                    "prometheusrule)"
+                )
+        for _, receivers in team.receivers:
+            for receiver in receivers:
+                _check_secret(receiver)
+    # Without a webhook that converts, the operator serves this version alone.
+    head = _head("v1alpha1", "AlertmanagerConfig", site.resource.name, site)
+    spec = {_camel(key): _converted(value) for key, value in routing.items()}
+    if "timeIntervals" in spec:
+        spec["muteTimeIntervals"] = spec.pop("timeIntervals")
+    return {**head, "spec": spec}
+
+
+def _check_secret(receiver: AlertReceiver) -> None:
+    for key, value in receiver.options.items():
+        name, _ = _secret(value)
+        wrong = key.endswith(_FILE) and not RESOURCE_NAME.fullmatch(name)
+        if wrong and receiver.source:
+            receiver.source.fail(
+                f"{name!r} is no name of a Secret; the operator mounts the key KEY of "
+                "the Secret NAME as /etc/alertmanager/secrets/NAME/KEY"
+            )
+
+
+def _secret(path: str) -> tuple[str, str]:
+    file = PurePosixPath(path)
+    return file.parent.name, file.name
+
+
+def _converted(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_converted(item) for item in found]
+    if not isinstance(found, dict):
+        return found
+    made: Document = {}
+    for key, value in found.items():
+        bare = key.removesuffix(_FILE)
+        if key.endswith("matchers"):
+            made[_camel(key)] = [_matcher(text) for text in value]
+        elif key != bare:
+            made[_camel(bare)] = dict(zip(("name", "key"), _secret(value), strict=True))
+        else:
+            made[_camel(key)] = _converted(value)
+    return made
+
+
+def _camel(key: str) -> str:
+    first, *others = key.split("_")
+    return _SPELLINGS.get(key) or first + "".join(map(str.capitalize, others))
+
+
+def _matcher(text: str) -> Document:
+    [(name, operator, value)] = _MATCHER.findall(text)
+    plain = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], value)
+    return {"name": name, "matchType": operator, "value": plain}

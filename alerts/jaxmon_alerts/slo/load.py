@@ -16,7 +16,7 @@ from typing import Any
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
-from jaxmon.limits.limit import Form, Limit
+from jaxmon.limits.limit import Limit
 from jaxmon.limits.table import FleetLimits, ProcessLimits
 from jaxmon.promql import Matcher, series
 from jaxmon.promql.expressions import SCRAPED_LABELS
@@ -37,7 +37,7 @@ from jaxmon_alerts.slo.model import (
     Throughput,
 )
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
-from jaxmon_alerts.slo.source import Source, given, read
+from jaxmon_alerts.slo.source import Source, given, listed, read
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")
@@ -79,9 +79,11 @@ def load(path: Path | None = None) -> Slos:
     place = site.site(document["site"]) if "site" in document else site.Site()
     shared = Shared(
         Metrics.declared(document.get("metrics"), place.labels_of_series),
-        _policy(document["burn"]),
+        tuple(map(_condition, document["burn"].items())),
         **given(document, service=Source.text, owner=Source.text, period=period),
     )
+    if not shared.burn:
+        document["burn"].fail("no conditions; at least one is required")
     slos: dict[str, Slo] = {}
     for source in document["slos"].items():
         slo = objective(source, shared)
@@ -96,29 +98,21 @@ def load(path: Path | None = None) -> Slos:
         if limits.get(name, LIMITS[name].default) == LIMITS[name].default:
             limits[name] = share
     found = Limits(**limits)
+    for slo in slos.values():
+        if isinstance(late := slo.indicator, Freshness):
+            late = replace(late, times=found.stalled_step_times)
+            slos[slo.name] = replace(slo, indicator=late)
     return Slos(
-        tuple(_patient(slo, found.stalled_step_times) for slo in slos.values()),
+        tuple(slos.values()),
         found,
         site=place,
         **given(
             document,
-            local=_listed(lambda source: site.local(source, _limits)),
+            local=listed(lambda source: site.local(source, _limits)),
             overrides=site.overrides,
-            runs=_listed(site.run),
+            runs=listed(site.run),
         ),
     )
-
-
-def _patient(slo: Slo, times: float) -> Slo:
-    """Return *slo* with so many *times* a step before it is late, if it is about it."""
-    if isinstance(slo.indicator, Freshness):
-        return replace(slo, indicator=replace(slo.indicator, times=times))
-    return slo
-
-
-def _listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:
-    """Return what reads a list, whose items *read* reads."""
-    return lambda source: tuple(map(read, source.items()))
 
 
 def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -131,7 +125,6 @@ def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
-    """Return the limits of failed requests that follow from the objective on them."""
     found: dict[str, Any] = {}
     for slo in slos:
         if slo.page and slo.alert == FAILED:
@@ -157,21 +150,13 @@ def _section() -> str:
         for limit in vars(home).values():
             if isinstance(limit, Limit):
                 lines += [f"  # {line}" for line in textwrap.wrap(limit.meaning, 76)]
-                lines.append(f"  {limit.name}: {_written(limit.form, limit.default)}")
+                value = limit.default
+                if limit.form == "ratio":
+                    value = f"{value * 100:g}%"
+                elif limit.form == "count":
+                    value = f"{value:.15g}"
+                lines.append(f"  {limit.name}: {value}")
     return "\n".join(lines) + "\n"
-
-
-def _written(form: Form, value: Any) -> str:
-    if form == "ratio":
-        return f"{value * 100:g}%"
-    return f"{value:.15g}" if form == "count" else str(value)
-
-
-def _policy(source: Source) -> tuple[Condition, ...]:
-    conditions = tuple(map(_condition, source.items()))
-    if not conditions:
-        source.fail("no conditions; at least one is required")
-    return conditions
 
 
 def _condition(source: Source) -> Condition:
@@ -222,6 +207,8 @@ def objective(source: Source, shared: Shared) -> Slo:
     target = found["objective"].ratio()
     _reachable(found["objective"], window, target, shared.burn)
     indicator = _indicator(found["indicator"], shared.metrics)
+    # How few events alert, if an objective does not say: one is chance.
+    few = {} if indicator.timed else {"minimum_events": 100, "minimum_errors": 5}
     options = given(
         found,
         owner=Source.text,
@@ -240,13 +227,8 @@ def objective(source: Source, shared: Shared) -> Slo:
         by=_by(found["by"], indicator) if "by" in found else ("job",),
         indicator=indicator,
         policy=shared.burn,
-        **{**_minimums(indicator), "owner": shared.owner, **options},
+        **{**few, "owner": shared.owner, **options},
     )
-
-
-def _minimums(indicator: Indicator) -> dict[str, float]:
-    """Return how few events alert, if an objective does not say: one is chance."""
-    return {} if indicator.timed else {"minimum_events": 100, "minimum_errors": 5}
 
 
 def period(source: Source) -> str:
@@ -281,23 +263,17 @@ def _indicator(source: Source, metrics: Metrics) -> Indicator:
     return build(found, metrics)
 
 
-def _bad(found: dict[str, Source], metrics: Metrics) -> Ratio:
-    bad = metrics.selector(found["bad"], "counter")
-    return Ratio(_total(found, metrics), bad=bad)
-
-
-def _left(found: dict[str, Source], metrics: Metrics) -> Ratio:
-    keys = found["left"].mapping(["histogram", "above"], (_INTERPOLATE,))
-    return replace(_bad(found, metrics), left=_latency(keys, metrics))
-
-
-def _good(found: dict[str, Source], metrics: Metrics) -> Ratio:
-    good = metrics.selector(found["good"], "counter")
-    return Ratio(_total(found, metrics), good=good)
-
-
-def _total(found: dict[str, Source], metrics: Metrics) -> Selector:
-    return metrics.selector(found["total"], "counter", "histogram")
+def _ratio(found: dict[str, Source], metrics: Metrics) -> Ratio:
+    total = metrics.selector(found["total"], "counter", "histogram")
+    bad, good = (
+        metrics.selector(found[key], "counter") if key in found else None
+        for key in ("bad", "good")
+    )
+    left = None
+    if "left" in found:
+        keys = found["left"].mapping(["histogram", "above"], (_INTERPOLATE,))
+        left = _latency(keys, metrics)
+    return Ratio(total, bad, good, left)
 
 
 def _latency(found: dict[str, Source], metrics: Metrics) -> LatencyIndicator:
@@ -335,9 +311,9 @@ def _throughput(found: dict[str, Source], metrics: Metrics) -> Throughput:
 
 _INTERPOLATE = "interpolate"
 _INDICATORS: dict[frozenset[str], Callable[[dict[str, Source], Metrics], Indicator]] = {
-    frozenset(["bad", "total"]): _bad,
-    frozenset(["bad", "total", "left"]): _left,
-    frozenset(["good", "total"]): _good,
+    frozenset(["bad", "total"]): _ratio,
+    frozenset(["bad", "total", "left"]): _ratio,
+    frozenset(["good", "total"]): _ratio,
     frozenset(["histogram", "above"]): _latency,
     frozenset(["age", "within"]): _freshness,
     frozenset(["timestamp", "within"]): _freshness,
@@ -433,17 +409,11 @@ def _declared(source: Source) -> Metric:
     kind: Any = found["kind"].choice(_KINDS)
     if ("buckets" in found) != (kind == "histogram"):
         found["kind"].fail("histograms have the key 'buckets', others do not")
-    buckets = (
-        [bound.count() for bound in found["buckets"].items()]
-        if "buckets" in found
-        else []
-    )
-    if buckets != sorted(set(buckets)):
+    lists = given(found, labels=listed(Source.text), buckets=listed(Source.count))
+    buckets = lists.get("buckets", ())
+    if list(buckets) != sorted(set(buckets)):
         found["buckets"].fail("expected increasing bounds, without +Inf")
-    labels = (
-        [label.text() for label in found["labels"].items()] if "labels" in found else []
-    )
-    return Metric(name, kind, "", labels=tuple(labels), buckets=tuple(buckets))
+    return Metric(name, kind, "", **lists)
 
 
 def _matchers(source: Source, text: str) -> list[Matcher]:
@@ -456,13 +426,12 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
                 'label="value", label!="value", label=~"a|b"'
             )
         value = _ESCAPED.sub(lambda escape: _unescaped(source, escape[0]), match[3])
-        matchers.append(Matcher(match[1], match[2], value))  # type: ignore[arg-type]
+        matchers.append(Matcher(match[1], value, match[2]))  # type: ignore[arg-type]
         position = match.end()
     return matchers
 
 
 def _unescaped(source: Source, text: str) -> str:
-    """Return the character that *text*, a backslash and one character, represents."""
     if text not in _ESCAPES:
         source.fail(
             f"invalid escape {text}; in PromQL strings, backslashes of regular "

@@ -174,7 +174,8 @@ class Ratio(Indicator):
             return (bad + self._abandoned(self.left, by, when)).or_(bad)
         assert self.good is not None  # noqa: S101 - the loader takes one of the two
         good = self.counted(self.good.counter, when, "good").sum(*by)
-        return _remaining(events, _recorded(good, when, "good"))
+        good = _recorded(good, when, "good")
+        return _slower(events, good.or_(events * 0))
 
     def _abandoned(
         self, left: LatencyIndicator, by: tuple[str, ...], when: Evaluation
@@ -247,10 +248,6 @@ def _recorded(number: Expr, when: Evaluation, what: str) -> Expr:
         f"Events that are {what.replace('_', ' the ')}, since the last evaluation."
     )
     return number.record("slo", f"{when.group}_{what}", "delta", sentence)
-
-
-def _remaining(events: Expr, good: Expr) -> Expr:
-    return _slower(events, good.or_(events * 0))
 
 
 def _slower(events: Expr, good: Expr) -> Expr:

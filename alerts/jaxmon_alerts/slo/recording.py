@@ -150,7 +150,9 @@ def recording_groups(
         short = [window for window in windows if durations.seconds(window) <= _HOUR]
         name = f"jaxmon-slo-{slo.name}"
         counts = (*_counts(slo.scaled(scale), evaluation), *_windows(slo, short, scale))
-        yield RuleGroup(f"{name}-short", evaluation.interval, (*counts, _current(slo)))
+        burning = slo.recording(WINDOW).max(*slo.by) / slo.budget
+        current = _rule(slo, CURRENT_BURN_RATE, burning)
+        yield RuleGroup(f"{name}-short", evaluation.interval, (*counts, current))
         long = windows[len(short) :]
         yield RuleGroup(f"{name}-long", slow, tuple(_windows(slo, long, scale)))
         yield RuleGroup(f"{name}-period", period, tuple(_period(slo, scale)))
@@ -183,11 +185,6 @@ def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
 def _ratio(slo: Slo, window: str, ratio: Expr) -> Rule:
     sentence = f"Fraction of events within {window} that were bad."
     return _rule(slo, f"{RATIO}{window}", ratio, sentence, sloth_window=window)
-
-
-def _current(slo: Slo) -> Rule:
-    burning = slo.recording(WINDOW).max(*slo.by) / slo.budget
-    return _rule(slo, CURRENT_BURN_RATE, burning)
 
 
 def _period(slo: Slo, scale: float) -> Iterator[Rule]:

@@ -24,6 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SHOWN = 1000
 # What YAML takes for something else may be meant as a text all the same.
 _TEXTS = frozenset({"str", "int", "float", "bool", "timestamp"})
+_KINDS = {"map": "a mapping", "seq": "a list", "null": "nothing", "str": "a text"}
 _FLAGS = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
@@ -50,18 +51,12 @@ class Source:
         self, required: Iterable[str] = (), optional: Iterable[str] = ()
     ) -> dict[str, Source]:
         """Return the values by key; keys are unique and allowed or required."""
-        if not isinstance(self.node, yaml.MappingNode):
-            self.fail(f"expected a mapping, found {self._kind}")
         allowed = (*required, *optional)
         found: dict[str, Source] = {}
-        for key_node, value in self.node.value:
-            key = Source(self.file, key_node)
-            name = key.text()
-            if name not in allowed:
+        for key, value in self.entries():
+            if (name := key.text()) not in allowed:
                 key.fail(f"unknown key {name!r}; {_instead(name, allowed)}")
-            if name in found:
-                key.fail(f"duplicate key {name!r}")
-            found[name] = Source(self.file, value)
+            found[name] = value
         for name in required:
             if name not in found:
                 self.fail(f"key {name!r} is missing")
@@ -118,10 +113,13 @@ class Source:
 
     def count(self) -> float:
         """Return a number above 0."""
-        if (
-            self._tag not in {"int", "float"}
-            or not 0 < (number := self._number()) < inf
-        ):
+        if self._tag not in {"int", "float"}:
+            self.fail(f"expected a number above 0, found {self._found}")
+        try:
+            number = float(self.text().replace("_", ""))
+        except ValueError:
+            self.fail(f"expected a decimal number, found {self._found}")
+        if not 0 < number < inf:
             self.fail(f"expected a number above 0, found {self._found}")
         return number
 
@@ -147,25 +145,13 @@ class Source:
         except ValueError as error:
             self.fail(str(error))
 
-    def _number(self) -> float:
-        try:
-            return float(self.text().replace("_", ""))
-        except ValueError:
-            self.fail(f"expected a decimal number, found {self._found}")
-
     @property
     def _tag(self) -> str:
         return str(self.node.tag).rpartition(":")[2]
 
     @property
     def _kind(self) -> str:
-        kinds = {
-            "map": "a mapping",
-            "seq": "a list",
-            "null": "nothing",
-            "str": "a text",
-        }
-        return kinds.get(self._tag, f"a value of type {self._tag}")
+        return _KINDS.get(self._tag, f"a value of type {self._tag}")
 
     @property
     def _found(self) -> str:
@@ -183,6 +169,11 @@ def given(
         for name, read in readers.items()
         if _key(name) in found
     }
+
+
+def listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:
+    """Return what reads a list, whose items *read* reads."""
+    return lambda source: tuple(map(read, source.items()))
 
 
 def _key(name: str) -> str:
@@ -210,7 +201,6 @@ def read(path: Path) -> Source:
 
 
 def _instead(name: str, allowed: Sequence[str]) -> str:
-    """Return the names that are allowed, of many those most like *name*."""
     if len(allowed) <= _MOST_NAMES:
         return f"allowed are {', '.join(allowed)}"
     alike = get_close_matches(name, allowed, n=_MOST_ALIKE) or allowed[:_MOST_ALIKE]

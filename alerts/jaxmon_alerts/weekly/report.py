@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import partial
 from typing import NamedTuple
 
 from jaxmon.host.formats import durations
@@ -176,10 +175,15 @@ class ReportCollector:
         self._add_alerts()
         for key, (title, query) in RANKINGS.items():
             unit = _UNITS.get(key, 1.0)
-            found = [
-                Ranked(service(series.labels), _others(series), series.value / unit)
-                for series in self._instant(title, query(self._window))
-            ]
+            found = []
+            for series in self._instant(title, query(self._window)):
+                labels = {
+                    name: value
+                    for name, value in sorted(series.labels.items())
+                    if name not in queries.SERVICE
+                }
+                where = service(series.labels)
+                found.append(Ranked(where, labels, series.value / unit))
             found.sort(key=lambda ranked: (-ranked.value, ranked.service))
             self._report.rankings[key] = found
         self._add_costs()
@@ -219,7 +223,8 @@ class ReportCollector:
             )
 
     def _days(self, what: str) -> dict[tuple[str, str], dict[Day, float]]:
-        bad, every = map(partial(self._daily, what), (queries.errors, queries.events))
+        bad = self._daily(what, queries.errors)
+        every = self._daily(what, queries.events)
         return {
             key: {
                 day: bad.get(key, {}).get(day, 0.0) / count
@@ -243,7 +248,13 @@ class ReportCollector:
         report.fired = queries.fired(sampled, at_all, step=step)
 
     def _add_costs(self) -> None:
-        read = partial(self._by_service, "Cost")
+
+        def read(query: Expr) -> dict[str, float]:
+            return {
+                service(series.labels): series.value
+                for series in self._instant("Cost", query)
+            }
+
         # Of each sample, the hours that it stands for.
         share = queries.RESOLUTION / _HOUR
         held, busy = read(queries.held(self._window)), read(queries.busy(self._window))
@@ -265,12 +276,6 @@ class ReportCollector:
     def _by_objective(self, what: str, query: Expr) -> dict[tuple[str, str], float]:
         return {
             _objective(series): series.value for series in self._instant(what, query)
-        }
-
-    def _by_service(self, what: str, query: Expr) -> dict[str, float]:
-        return {
-            service(series.labels): series.value
-            for series in self._instant(what, query)
         }
 
     def _instant(self, what: str, query: Expr) -> list[PrometheusSeries]:
@@ -307,11 +312,3 @@ class ReportCollector:
 
 def _objective(series: PrometheusSeries) -> tuple[str, str]:
     return series.labels.get("sloth_slo", ""), service(series.labels)
-
-
-def _others(series: PrometheusSeries) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in sorted(series.labels.items())
-        if name not in queries.SERVICE
-    }

@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from jaxmon import catalog
-from jaxmon.promql import Expr, Matcher
+from jaxmon import catalog, promql
+from jaxmon.promql import Expr
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import Site
-from jaxmon_dashboards.boards.dashboard import Annotation, Dashboard, Notes
-from jaxmon_dashboards.boards.header import EVENTS, SUMMARY, VARIABLES
+from jaxmon_dashboards.boards.dashboard import (
+    EVENTS,
+    SUMMARY,
+    VARIABLES,
+    Annotation,
+    Dashboard,
+    Notes,
+)
 from jaxmon_dashboards.boards.model import (
     DependentVariable,
     Link,
     Mapping,
     Panel,
-    PanelLine,
     Row,
     Target,
     Variable,
@@ -30,16 +35,12 @@ from jaxmon_dashboards.boards.model import (
 from jaxmon_dashboards.boards.queries import ANY_JOB
 from jaxmon_dashboards.boards.rows import (
     accelerators,
-    compiles,
-    devices,
-    errors,
     fleet,
-    memory,
+    functions,
     monitoring,
     oncall,
     processes,
     requests,
-    runs,
     services,
     training,
 )
@@ -47,117 +48,83 @@ from jaxmon_dashboards.boards.rows import (
 
 _JOB = 'job=~"$job"'
 _ANY = str(ANY_JOB)
-_OURS = f'severity=~"{PAGE}|{TICKET}"'
-_PAGE = f'severity="{PAGE}"'
 
 
 def localized(dashboard: Dashboard, site: Site) -> Dashboard:
     """Return *dashboard* for *site*."""
     localizer = _Localizer(site)
-    return replace(
-        dashboard,
-        variables=(
-            *localizer.new_variables(),
-            *map(localizer.variable, dashboard.variables),
-        ),
-        annotations=tuple(map(localizer.annotation, dashboard.annotations)),
-        rows=tuple(map(localizer.row, dashboard.rows)),
-    )
+    found: Dashboard = localizer.made(dashboard)
+    return replace(found, variables=(*localizer.new_variables(), *found.variables))
 
 
 class _Localizer:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._identity = site.identity
-        chosen = (f'{label}=~"${label}"' for label in site.service_labels)
-        self._chosen = ",".join((*chosen, _JOB))
+        self._labels = site.service_labels
+        self._chosen = tuple(promql.re(label, f"${label}") for label in self._labels)
         # Hosts are read by a service of another namespace, but of the same cluster:
         # the first, which is the widest, of several labels.
-        widest = site.service_labels[:-1][:1]
-        self._place = "".join(f'{label}=~"${label}"' for label in widest) or _ANY
-
-    def row(self, row: Row) -> Row:
-        lines = (PanelLine(tuple(map(self._panel, line.panels))) for line in row.lines)
-        return replace(row, lines=tuple(lines))
+        widest = self._chosen[:-1][:1]
+        page, ticket = map(site.severity, (PAGE, TICKET))
+        self._texts = {
+            _JOB: ",".join((*map(str, self._chosen), _JOB)),
+            _ANY: "".join(map(str, widest)) or _ANY,
+            f'severity=~"{PAGE}|{TICKET}"': f'severity=~"{page}|{ticket}"',
+            f'severity="{PAGE}"': f'severity="{page}"',
+        }
 
     def new_variables(self) -> list[Variable]:
-        found: list[Variable] = []
-        for label in self._site.service_labels:
-            before = tuple(
-                Matcher(earlier.label, "=~", f"${earlier.label}") for earlier in found
-            )
-            variable = Variable(
+        return [
+            Variable(
                 label=label,
                 title=label.replace("_", " ").capitalize(),
-                metric=_extended(catalog.BUILD_INFO, self._site.service_labels),
-                matchers=before,
+                metric=_extended(catalog.BUILD_INFO, self._labels),
+                matchers=self._chosen[:number],
                 # What has no such label is selected as well.
                 all_value=".*",
                 text=f"Services with this {label}.",
             )
-            found.append(variable)
-        return found
+            for number, label in enumerate(self._labels)
+        ]
 
-    def variable(
-        self, variable: Variable | DependentVariable
-    ) -> Variable | DependentVariable:
-        if isinstance(variable, DependentVariable):
-            return replace(variable, expr=self._expr(variable.expr))
-        chosen = tuple(
-            Matcher(label, "=~", f"${label}") for label in self._site.service_labels
-        )
-        # The job is the first that depends on them.
-        return replace(
-            variable,
-            metric=_extended(variable.metric, self._site.service_labels),
-            matchers=(*chosen, *variable.matchers),
-        )
-
-    def annotation(self, annotation: Annotation | Notes) -> Annotation | Notes:
-        if isinstance(annotation, Notes):
-            return annotation
-        return replace(annotation, expr=self._expr(annotation.expr))
-
-    def _panel(self, panel: Panel) -> Panel:
-        return replace(
-            panel,
-            targets=tuple(map(self._target, panel.targets)),
-            labels=self._identity.labels(panel.labels),
-            mappings=tuple(map(self._mapping, panel.mappings)),
-            cell_links=tuple(
-                (label, self._link(link)) for label, link in panel.cell_links
-            ),
-        )
-
-    def _target(self, target: Target) -> Target:
-        legend = target.legend
-        for ours in ("job", "instance"):
-            shown = " ".join(
-                f"{{{{{label}}}}}" for label in self._identity.labels([ours])
-            )
-            legend = legend.replace(f"{{{{{ours}}}}}", shown)
-        return replace(target, expr=self._expr(target.expr), legend=legend)
-
-    def _link(self, link: Link) -> Link:
-        """Keep what is chosen of the site's labels on the way to another board."""
-        if not link.url.startswith("/d/"):
-            return link
-        kept = "".join(
-            f"&${{{label}:queryparam}}" for label in self._site.service_labels
-        )
-        return replace(link, url=f"{link.url}{kept}")
-
-    def _mapping(self, mapping: Mapping) -> Mapping:
+    def made(self, found: Any) -> Any:
+        """Return a part of a dashboard, of which all parts are for the site."""
+        if isinstance(found, tuple):
+            return tuple(map(self.made, found))
+        if isinstance(found, Expr):
+            return self._expr(found)
+        if not is_dataclass(found) or isinstance(found, type):
+            return found
+        made = {of.name: self.made(getattr(found, of.name)) for of in fields(found)}
         names = {str(ours): theirs for ours, theirs in self._site.severities}
-        name = names.get(mapping.value)
-        return replace(mapping, value=name, text=name) if name else mapping
+        match found:
+            case Variable():
+                # The job is the first that depends on them.
+                made["metric"] = _extended(found.metric, self._labels)
+                made["matchers"] = (*self._chosen, *found.matchers)
+            case Mapping() if found.value in names:
+                made["value"] = made["text"] = names[found.value]
+            case Link() if found.url.startswith("/d/"):
+                # What is chosen is kept on the way to another board.
+                made["url"] += "".join(f"&${{{of}:queryparam}}" for of in self._labels)
+            case Panel():
+                made["labels"] = self._site.identity.labels(found.labels)
+            case Target():
+                made["legend"] = self._legend(found.legend)
+        return replace(found, **made)
+
+    def _legend(self, legend: str) -> str:
+        for ours in ("job", "instance"):
+            labels = self._site.identity.labels([ours])
+            shown = " ".join(f"{{{{{label}}}}}" for label in labels)
+            legend = legend.replace(f"{{{{{ours}}}}}", shown)
+        return legend
 
     def _expr(self, expr: Expr) -> Expr:
-        severities = "|".join(map(self._site.severity, (PAGE, TICKET)))
-        found = expr.at(self._identity)
-        text = found.marked.replace(_JOB, self._chosen).replace(_ANY, self._place)
-        text = text.replace(_OURS, f'severity=~"{severities}"')
-        text = text.replace(_PAGE, f'severity="{self._site.severity(PAGE)}"')
+        found = expr.at(self._site.identity)
+        text = found.marked
+        for ours, theirs in self._texts.items():
+            text = text.replace(ours, theirs)
         return replace(found, marked=text)
 
 
@@ -244,14 +211,14 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("debug", "Debug", "now-1h"),
         "Which function and process, and why. Select them above; Service and Host "
         "narrow the other lists.",
-        compiles.functions(slos),
-        compiles.calls(),
-        compiles.debug(slos),
-        compiles.programs(),
-        memory.debug(),
-        memory.transfers(),
-        errors.checks(),
-        errors.debug(),
+        functions.functions(slos),
+        functions.calls(),
+        functions.debug(slos),
+        functions.programs(),
+        processes.device_memory(),
+        processes.transfers(),
+        functions.checks(),
+        functions.errors(),
         processes.debug(),
     )
     # For those who run training: is it fast, is it healthy, which rank holds it up.
@@ -259,23 +226,23 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("training", "Training", "now-6h"),
         "Whether runs make progress, what their time goes into, and which rank holds "
         "up the others.",
-        runs.glance(slos),
+        training.glance(slos),
         training.oncall(slos),
-        runs.time(),
+        training.time(),
         training.across_restarts(slos),
-        runs.ranks(slos),
+        training.ranks(slos),
         training.debug(),
-        runs.inspected(),
+        training.inspected(),
     )
     # For those who run servers: how fast, for whom not, and what requests wait for.
     yield _board(
         *("serving", "Serving", "now-3h"),
         "How fast requests are served, cold and warm, what they wait for, and which "
         "replica differs from the others.",
-        processes.glance(slos),
+        requests.glance(slos),
         requests.oncall(slos),
-        processes.stalls(slos),
-        processes.replicas(slos),
+        requests.stalls(slos),
+        requests.replicas(slos),
         requests.tenants(slos),
         requests.serverless(),
         requests.debug().opened("Distributions"),
@@ -285,12 +252,12 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("accelerators", "Accelerators", "now-3h"),
         "Load, memory, power and health of GPUs and TPUs, by the service that uses "
         "them; the last rows are of one vendor each.",
-        devices.glance(slos),
-        devices.worst(),
+        accelerators.glance(slos),
+        accelerators.worst(),
         accelerators.oncall(),
         accelerators.debug(),
         accelerators.gpus(),
-        devices.debug(),
+        accelerators.tpus(),
     )
     # From cluster to process: what runs where, and what stands out.
     yield _board(
@@ -301,7 +268,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         fleet.starts(slos),
         fleet.differences(),
         fleet.down(slos),
-        processes.hosts(),
+        processes.machines(),
     )
     # Whether jaxmon works, and what it costs.
     yield _board(
@@ -335,7 +302,6 @@ def _board(
 
 
 def _selecting(rows: tuple[Row, ...]) -> tuple[Variable | DependentVariable, ...]:
-    """Return the variables that *rows* select by, and those that narrow these."""
     panels = (panel for row in rows for panel in row.panels)
     texts = [str(target.expr) for panel in panels for target in panel.targets]
     kept: list[Variable | DependentVariable] = []

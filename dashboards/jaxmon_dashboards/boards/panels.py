@@ -23,7 +23,6 @@ from grafana_foundation_sdk.models import dashboard as d
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql.expressions import PER_SECOND, ExpressionType
-from jaxmon_dashboards.boards.dashboard import Dashboard
 from jaxmon_dashboards.boards.model import (
     UNITS,
     Kind,
@@ -50,14 +49,9 @@ _TRACED = {
 _GRAFANAS = re.compile(r"(\$\{[^}]+\})")
 
 
-def has_exemplars(target: Target) -> bool:
-    """Return whether what *target* queries has exemplars."""
-    return "_bucket" in str(target.expr) and bool(_TRACED.keys() & _names(target))
-
-
 def trace_links(panel: Panel) -> list[Link]:
     """Return links to the traces that *panel* is about: all of the service's."""
-    labels = _labels(panel)
+    labels = traced_labels(panel)
     if not labels or panel.kind == "table":
         return []
     wanted = " || ".join(f"span.jaxmon.{label} != nil" for label in labels)
@@ -70,7 +64,7 @@ def series_links(panel: Panel) -> list[Link]:
         return []
     return [
         Link(f"Traces of this {label}", explore(_of(label, f"__field.labels.{label}")))
-        for label in _labels(panel)
+        for label in traced_labels(panel)
         if all(label in (target.expr.shape.labels or ()) for target in panel.targets)
     ]
 
@@ -81,14 +75,9 @@ def cell_links(panel: Panel) -> dict[str, Link]:
         return {}
     return {
         label: Link(f"Traces of this {label}", explore(_of(label, "__value.text")))
-        for label in _labels(panel)
+        for label in traced_labels(panel)
         if label in panel.labels
     }
-
-
-def leads_to_traces(dashboard: Dashboard) -> bool:
-    """Return whether a panel of *dashboard* leads to traces."""
-    return any(_labels(panel) for panel in dashboard.panels)
 
 
 def explore(wanted: str) -> str:
@@ -120,13 +109,10 @@ def _of(label: str, value: str) -> str:
     return f'span.jaxmon.{label} = "${{{value}:percentencode}}"'
 
 
-def _names(target: Target) -> set[str]:
-    return set(target.expr.shape.metrics)
-
-
-def _labels(panel: Panel) -> list[str]:
+def traced_labels(panel: Panel) -> list[str]:
+    """Return what distinguishes the traces that *panel* leads to."""
     # What rules have recorded of a histogram has its name in theirs.
-    names = " ".join(name for target in panel.targets for name in _names(target))
+    names = " ".join(panel.metrics)
     return [label for name, label in _TRACED.items() if name in names]
 
 
@@ -208,6 +194,8 @@ def visible(placed: _Placed) -> _Placed:
 def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery:
     formats = prometheus.PromQueryFormat
     shapes = {"heatmap": formats.HEATMAP, "table": formats.TABLE}
+    traced = not _TRACED.keys().isdisjoint(target.expr.shape.metrics)
+    exemplars = traced and "_bucket" in str(target.expr) and not panel.instant
     return prometheus.Dataquery(
         ref_id=reference,
         datasource=DATASOURCE,
@@ -216,7 +204,7 @@ def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery
         legend_format=target.legend,
         instant=panel.instant,
         range_val=not panel.instant,
-        exemplar=(has_exemplars(target) and not panel.instant) or None,
+        exemplar=exemplars or None,
     )
 
 
@@ -227,8 +215,7 @@ def thresholds(thresholds: Thresholds) -> d.ThresholdsConfig:
     return d.ThresholdsConfig(mode=d.ThresholdsMode.ABSOLUTE, steps=listed)
 
 
-def column_title(label: str) -> str:
-    """Return the title of a table's column with the values of *label*."""
+def _column_title(label: str) -> str:
     return _TITLES.get(label, label.replace("_", " ").capitalize())
 
 
@@ -248,9 +235,11 @@ def _stat(panel: Panel, defaults: d.FieldConfig) -> stat.Options:
 
 def _timeseries(panel: Panel, defaults: d.FieldConfig) -> timeseries.Options:
     stacking = common.StackingMode(panel.stacked)
+    # Areas of many series add up to a wall.
+    fill = 0 if panel.ranked else 8
     custom = timeseries.FieldConfig(
         line_width=1,
-        fill_opacity=_fill(panel),
+        fill_opacity=40 if panel.stacked != "none" else fill,
         show_points=common.VisibilityMode.NEVER,
         stacking=common.StackingConfig(mode=stacking, group="A"),
     )
@@ -273,13 +262,6 @@ def _timeseries(panel: Panel, defaults: d.FieldConfig) -> timeseries.Options:
         sort_desc=not panel.lowest_first,
     )
     return timeseries.Options(legend=legend, tooltip=_TOOLTIP)
-
-
-def _fill(panel: Panel) -> float:
-    """Return the per cent below lines; of many series they add up to a wall."""
-    if panel.stacked != "none":
-        return 40
-    return 0 if panel.ranked else 8
 
 
 def _state_timeline(panel: Panel, defaults: d.FieldConfig) -> statetimeline.Options:
@@ -330,7 +312,8 @@ def _transformations(panel: Panel) -> list[d.DataTransformerConfig]:
     organize = {
         "excludeByName": dict.fromkeys(_HIDDEN, True),
         "indexByName": {name: index for index, name in enumerate(order)},
-        "renameByName": {label: column_title(label) for label in panel.labels} | values,
+        "renameByName": {label: _column_title(label) for label in panel.labels}
+        | values,
     }
     return [
         d.DataTransformerConfig(id_val="merge", options={}),
@@ -341,16 +324,16 @@ def _transformations(panel: Panel) -> list[d.DataTransformerConfig]:
 def _overrides(panel: Panel) -> list[d.DashboardFieldConfigSourceOverrides]:
     # With a least width instead, Grafana would push the last column out.
     columns: list[tuple[str, dict[str, object]]] = [
-        (column_title(label), {"custom.width": _LONG_PIXELS})
+        (_column_title(label), {"custom.width": _LONG_PIXELS})
         for label in filter(_LONG.__contains__, panel.labels)
     ]
     columns += [(target.legend, _column(target)) for target in panel.targets]
     if panel.mappings:
-        title = column_title(panel.labels[0])
+        title = _column_title(panel.labels[0])
         columns.append((title, {"custom.cellOptions": _COLORED_TEXT}))
     for label, to in {**cell_links(panel), **dict(panel.cell_links)}.items():
         links = [{"title": to.title, "url": to.url, "targetBlank": True}]
-        columns.append((column_title(label), {"links": links}))
+        columns.append((_column_title(label), {"links": links}))
     return [
         # What is said of an empty table would stand in each of its empty cells.
         _override("byRegexp", ".*", {"noValue": _NO_VALUE}),
@@ -404,7 +387,6 @@ def _empty(panel: Panel) -> str:
 
 
 def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
-    """Return the mapping of no value, which Grafana would colour like the lowest."""
     result = d.ValueMappingResult(text=text, color=color)
     match = d.SpecialValueMatch.NULL_AND_NAN
     options = d.DashboardSpecialValueMapOptions(match=match, result=result)

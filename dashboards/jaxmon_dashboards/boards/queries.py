@@ -164,7 +164,7 @@ def cold(slos: Slos) -> Expr:
 def _of_routes(slos: Slos, name: str, bad: Matcher) -> Expr:
     """Return what the objective *name* records, or the fraction of *bad* requests."""
     slo, by = slos.get(name), ("job", "route")
-    if slo is None:
+    if slo is None or "route" not in slo.by:
         every = services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
         return ratio(services.REQUESTS(JOB, bad).sum(*by), every)
     shortest = min(slo.pairs, key=lambda pair: durations.seconds(pair.short))
@@ -277,7 +277,6 @@ def among_processes(values: Expr) -> tuple[Target, Target]:
 
 
 def _used(*chosen: Matcher) -> Expr:
-    """Return the accelerators of the selected processes, and of their sidecars."""
     return _accelerators((*PROCESS, *chosen), (*HOST, *chosen))
 
 
@@ -287,7 +286,6 @@ def _accelerators(process: tuple[Matcher, ...], host: tuple[Matcher, ...]) -> Ex
 
 
 def _hosts() -> Expr:
-    """Return the sidecars that are selected, and those that read chosen GPUs."""
     success = gauge(catalog.COLLECTOR_SUCCESS, *HOST).over_range("last")
     return success.or_(READERS(GPUS[0]).over_range("last"))
 

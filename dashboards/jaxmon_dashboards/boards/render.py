@@ -5,13 +5,14 @@ Grafana assigns, no versions, keys in order.
 
 The v2 resource is made from the classic dashboard in the way in which Grafana converts
 one, so that both show the same: a row holds the panels below its heading, and a panel
-is an element that the layout refers to. What v2 has no place for is an error.
+is an element that the layout refers to.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -43,73 +44,52 @@ _SORT = (
 )
 # Offered in the time picker; the classic model has none of its own.
 _INTERVALS = ("5s", "10s", "30s", "1m", "5m", "15m", "30m", "1h", "2h", "1d")
-# Written by the SDK for everything: numbers of the classic model, and what only
-# variables of another kind and repeated panels have.
-_NOISE = ("schemaVersion", "auto_count", "auto_min", "repeatDirection")
-
-
-class LostError(ValueError):
-    """Something of a classic dashboard has no place in the v2 model."""
 
 
 def resource(classic: d.Dashboard) -> Json:
-    """Return *classic* as a v2 resource; `LostError` if not all can be carried over."""
-    left: Json = json.loads(JSONEncoder().encode(classic))
-    rows = list(_rows_resource(left.pop("panels", ())))
-    time = left.pop("time", {})
-    variables = left.pop("templating", {}).get("list", ())
-    annotations = left.pop("annotations", {}).get("list", ())
-    elements = {_name(panel): _element(panel) for _, panels in rows for panel in panels}
+    """Return *classic* as a v2 resource."""
+    found: Json = json.loads(JSONEncoder().encode(classic))
+    rows = list(_rows_resource(found["panels"]))
+    time = found["time"]
     settings = {
-        "timezone": left.pop("timezone", None),
-        "from": time.get("from"),
-        "to": time.get("to"),
-        "autoRefresh": left.pop("refresh", ""),
+        "timezone": found["timezone"],
+        "from": time["from"],
+        "to": time["to"],
+        "autoRefresh": found["refresh"],
         "autoRefreshIntervals": _INTERVALS,
-        "fiscalYearStartMonth": left.pop("fiscalYearStartMonth", 0),
+        "fiscalYearStartMonth": found.get("fiscalYearStartMonth", 0),
         "hideTimepicker": False,
     }
-    name = left.pop("uid")
     spec = {
-        **_carried(left, "title", "description"),
-        "tags": left.pop("tags", []),
-        "editable": left.pop("editable", False),
-        "cursorSync": _CURSOR[left.pop("graphTooltip", 0)],
+        **_carried(found, "title", "description", "tags", "editable", "links"),
+        "cursorSync": _CURSOR[found["graphTooltip"]],
         "preload": False,
         "timeSettings": settings,
-        "links": left.pop("links", []),
-        "variables": [_variable_resource(variable) for variable in variables],
-        "annotations": [_annotation_resource(annotation) for annotation in annotations],
-        "elements": elements,
+        "variables": [*map(_variable_resource, found["templating"]["list"])],
+        "annotations": [*map(_annotation_resource, found["annotations"]["list"])],
+        "elements": {_name(of): _element(of) for _, panels in rows for of in panels},
         "layout": _kind("RowsLayout", {"rows": [row for row, _ in rows]}),
     }
-    metadata = {"metadata": {"name": name}}
-    return {"apiVersion": API_VERSION, **metadata, **_kind(KIND, spec, left)}
+    metadata = {"metadata": {"name": found["uid"]}}
+    return {"apiVersion": API_VERSION, **metadata, **_kind(KIND, spec)}
 
 
 def _rows_resource(panels: list[Json]) -> Iterator[tuple[Json, list[Json]]]:
-    """Yield each row with its panels; those of an open row follow it."""
     headings = [at for at, panel in enumerate(panels) if panel["type"] == "row"]
-    if panels and headings[:1] != [0]:
-        msg = f"panel {panels[0]['id']} is above all rows; put it into one"
-        raise LostError(msg)
-    for at, end in zip(headings, [*headings[1:], len(panels)], strict=False):
-        left = panels[at]
-        inside = [*(left.pop("panels", None) or ()), *panels[at + 1 : end]]
-        top = left.pop("gridPos", {}).get("y", 0) + 1
-        items = {"items": [_item(panel, top) for panel in inside]}
+    for at, end in pairwise([*headings, len(panels)]):
+        row = panels[at]
+        inside = [*(row.get("panels") or ()), *panels[at + 1 : end]]
+        items = {"items": [_item(panel, row["gridPos"]["y"] + 1) for panel in inside]}
         spec = {
-            "title": left.pop("title", ""),
-            "collapse": left.pop("collapsed", False),
+            "title": row["title"],
+            "collapse": row["collapsed"],
             "layout": _kind("GridLayout", items),
         }
-        del left["type"], left["id"]
-        yield _kind("RowsLayoutRow", spec, left), inside
+        yield _kind("RowsLayoutRow", spec), inside
 
 
 def _item(panel: Json, top: int) -> Json:
-    """Return where *panel* is in a row whose first line is at *top*."""
-    place = panel.pop("gridPos", {"x": 0, "y": top, "w": 0, "h": 0})
+    place = panel["gridPos"]
     spec = {
         "x": place["x"],
         "y": place["y"] - top,
@@ -124,44 +104,33 @@ def _name(panel: Json) -> str:
     return f"panel-{panel['id']}"
 
 
-def _element(left: Json) -> Json:
+def _element(panel: Json) -> Json:
     # Each query names its data source; the panel's is not used.
-    left.pop("datasource", None)
     data = {
-        "queries": [_panel_query(target) for target in left.pop("targets", ())],
+        "queries": [_panel_query(target) for target in panel["targets"]],
         "transformations": [
             {"group": step.pop("id"), **_kind("Transformation", step)}
-            for step in left.pop("transformations", ())
+            for step in panel.get("transformations", ())
         ],
-        "queryOptions": _carried(left, "maxDataPoints"),
+        "queryOptions": _carried(panel, "maxDataPoints"),
     }
-    viz = {
-        "options": left.pop("options", {}),
-        "fieldConfig": left.pop("fieldConfig", {"defaults": {}, "overrides": []}),
-    }
-    config = {**_kind("VizConfig", viz), "group": left.pop("type"), "version": ""}
+    viz = _kind("VizConfig", _carried(panel, "options", "fieldConfig"))
     spec = {
-        "id": left["id"],
-        **_carried(left, "title", "description"),
-        "links": [_panel_link(link) for link in left.pop("links", ())],
+        **_carried(panel, "id", "title", "description"),
+        "links": [
+            _carried(link, "title", "url", "targetBlank")
+            for link in panel.get("links", ())
+        ],
         "data": _kind("QueryGroup", data),
-        "vizConfig": config,
+        "vizConfig": {**viz, "group": panel["type"], "version": ""},
     }
-    del left["id"]
-    return _kind("Panel", spec, left)
+    return _kind("Panel", spec)
 
 
-def _panel_link(left: Json) -> Json:
-    del left["type"]
-    spec = _carried(left, "title", "url", "targetBlank")
-    _require_nothing("link", left)
-    return spec
-
-
-def _panel_query(left: Json) -> Json:
-    spec = {"refId": left.pop("refId"), "hidden": left.pop("hide", False)}
-    source = left.pop("datasource")
-    return _kind("PanelQuery", {**spec, "query": _query(left, source)})
+def _panel_query(target: Json) -> Json:
+    spec = {"refId": target.pop("refId"), "hidden": target.pop("hide", False)}
+    source = target.pop("datasource")
+    return _kind("PanelQuery", {**spec, "query": _query(target, source)})
 
 
 def _query(spec: Json, source: Json) -> Json:
@@ -173,67 +142,53 @@ def _query(spec: Json, source: Json) -> Json:
     }
 
 
-def _variable_resource(left: Json) -> Json:
-    kind = left.pop("type")
+def _variable_resource(variable: Json) -> Json:
     spec = {
-        "current": left.pop("current", {"text": "", "value": ""}),
-        "hide": _HIDE[left.pop("hide", 0)],
-        "refresh": _REFRESH[left.pop("refresh", 0)],
-        "regex": left.pop("regex", ""),
+        "current": variable.get("current", {"text": "", "value": ""}),
+        "hide": _HIDE[variable.get("hide", 0)],
+        "refresh": _REFRESH[variable.get("refresh", 0)],
+        "regex": variable.get("regex", ""),
         "options": [],
-        **_carried(left, "name", "label", "description", "allValue"),
+        **_carried(variable, "name", "label", "description", "allValue"),
     }
     for flag in ("multi", "includeAll", "skipUrlSync", "allowCustomValue"):
-        spec[flag] = left.pop(flag, False)
-    if kind == "datasource":
-        spec["pluginId"] = left.pop("query")
-        return _kind("DatasourceVariable", spec, left)
-    if kind != "query":
-        msg = f"variable {spec['name']} is of type {kind}; carry that type over"
-        raise LostError(msg)
+        spec[flag] = variable.get(flag, False)
+    if variable["type"] == "datasource":
+        return _kind("DatasourceVariable", {**spec, "pluginId": variable["query"]})
     spec |= {
-        "sort": _SORT[left.pop("sort", 0)],
-        "query": _query(left.pop("query"), left.pop("datasource")),
+        "sort": _SORT[variable.get("sort", 0)],
+        "query": _query(variable["query"], variable["datasource"]),
         "regexApplyTo": "value",
-        **_carried(left, "definition"),
+        **_carried(variable, "definition"),
     }
-    return _kind("QueryVariable", spec, left)
+    return _kind("QueryVariable", spec)
 
 
-def _annotation_resource(left: Json) -> Json:
+def _annotation_resource(annotation: Json) -> Json:
     spec = {
         "builtIn": False,
-        "hide": left.pop("hide", False),
-        **_carried(left, "name", "enable", "iconColor"),
+        "hide": annotation.get("hide", False),
+        **_carried(annotation, "name", "enable", "iconColor"),
     }
-    source = left.pop("datasource")
-    if "target" in left:
-        spec["query"] = _query(left.pop("target"), source)
-    else:
+    query = annotation.get("target")
+    if query is None:
         # Grafana reads the query from here if it is there, but has no place for the
         # formats of Prometheus other than the options of old.
-        query = {"expr": left.pop("expr"), "interval": left.pop("step")}
-        spec["query"] = _query({**query, "refId": "Anno"}, source)
-        spec["legacyOptions"] = _carried(left, "titleFormat", "textFormat")
-    return _kind("AnnotationQuery", spec, left)
+        query = {"expr": annotation["expr"], "interval": annotation["step"]}
+        query["refId"] = "Anno"
+        spec["legacyOptions"] = _carried(annotation, "titleFormat", "textFormat")
+    return _kind(
+        "AnnotationQuery", spec | {"query": _query(query, annotation["datasource"])}
+    )
 
 
-def _carried(left: Json, *names: str) -> Json:
-    """Take the members *names*, which both models have, from *left*."""
-    return {name: left.pop(name) for name in names if name in left}
+def _carried(found: Json, *names: str) -> Json:
+    """Return the members *names*, which both models have, of what is *found*."""
+    return {name: found[name] for name in names if name in found}
 
 
-def _kind(kind: str, spec: Json, left: Json | None = None) -> Json:
-    """Return an object of the v2 model; `LostError` if something is *left*."""
-    _require_nothing(kind, left or {})
+def _kind(kind: str, spec: Json) -> Json:
     return {"kind": kind, "spec": spec}
-
-
-def _require_nothing(kind: str, left: Json) -> None:
-    lost = [name for name, value in left.items() if value and name not in _NOISE]
-    if lost:
-        msg = f"{kind} has {lost}, which v2 does not get; carry it"
-        raise LostError(msg)
 
 
 TAG = "jaxmon"
@@ -271,7 +226,7 @@ def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> d.Dashboar
     if datasource:
         source.current = _selected(datasource, datasource)
     variables = [source, *map(_variable, dashboard.variables)]
-    if panels.leads_to_traces(dashboard):
+    if any(map(panels.traced_labels, dashboard.panels)):
         text = "The Tempo that links lead to; none is needed."
         variables.append(_datasource(panels.TRACES, "Traces", panels.TEMPO, text))
     return d.Dashboard(

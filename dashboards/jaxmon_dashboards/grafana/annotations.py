@@ -68,12 +68,16 @@ def current(
     if response.status != _OK or not isinstance(response.data, list):
         raise _refused(session, response, what)
     mine = [
-        annotation for annotation in response.data if _tags(annotation) == set(tags)
+        annotation
+        for annotation in response.data
+        if isinstance(annotation, dict)
+        and isinstance(found := annotation.get("tags"), list)
+        and set(map(str, found)) == set(tags)
     ]
     try:
         return [
-            Noted(int(annotation["id"]), _moment(annotation["timeEnd"]))
-            for annotation in mine
+            Noted(int(of["id"]), datetime.fromtimestamp(of["timeEnd"] / 1000, UTC))
+            for of in mine
         ]
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         raise _refused(session, response, what) from None
@@ -98,15 +102,6 @@ def _refused(
     }.get(response.status, "")
     msg = f"{what}: Grafana returned {text}{advice}"
     return GrafanaError(msg, status=response.status)
-
-
-def _tags(annotation: Any) -> set[str]:
-    tags = annotation.get("tags") if isinstance(annotation, dict) else None
-    return set(map(str, tags)) if isinstance(tags, list) else set()
-
-
-def _moment(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -67,8 +67,7 @@ def stored(resource: Body, redacted: Callable[[str], str]) -> Stored:
     )
 
 
-def is_valid(resource: Any, uid: str) -> bool:
-    """Return whether *resource* is the dashboard *uid*, in full."""
+def _is_valid(resource: Any, uid: str) -> bool:
     if not isinstance(resource, dict) or resource.get("apiVersion") != API_VERSION:
         return False
     metadata, spec = resource.get("metadata"), resource.get("spec")
@@ -116,70 +115,10 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 _NAMESPACE = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_INSTEAD = rf"/namespaces/({_NAMESPACE})/dashboards/"
 
 
 class NotServedError(GrafanaError):
     """This Grafana does not serve dashboards of the v2 model."""
-
-
-class Apis:
-    """Dashboards of the v2 model in one organisation; versions are read once."""
-
-    def __init__(self, session: GrafanaSession) -> None:
-        self._session = session
-        self._served: list[str] | None = None
-        self._namespace = ""
-
-    def heed(self, response: JsonResponse) -> None:
-        """Learn from *response* of the classic API where it says the dashboard is."""
-        if found := re.search(_INSTEAD, response.text("message")):
-            self._namespace = found[1]
-
-    def get(self, uid: str) -> JsonResponse:
-        """Return the response to a request for *uid*, or raise `NotServedError`."""
-        response = self._session.request("GET", f"{self._path()}/{quote(uid, safe='')}")
-        if response.status == _OK and not is_valid(response.data, uid):
-            msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"
-            raise GrafanaError(msg, status=response.status)
-        return response
-
-    def put(self, resource: dict[str, Any]) -> JsonResponse:
-        """Return the response to writing *resource*: new if it has no version yet."""
-        metadata = resource["metadata"]
-        if "resourceVersion" not in metadata:
-            return self._session.request("POST", self._path(), body=resource)
-        path = f"{self._path()}/{quote(metadata['name'], safe='')}"
-        return self._session.request("PUT", path, body=resource)
-
-    def _path(self) -> str:
-        served = self._versions()
-        if VERSION not in served:
-            found = self._session.redacted(", ".join(served)) or "none"
-            msg = (
-                f"this Grafana does not serve {API_VERSION} (it serves {found}), "
-                "which takes Grafana 13 or later"
-            )
-            raise NotServedError(msg)
-        namespace = self._namespace = self._namespace or self._own_namespace()
-        return f"/apis/{API_VERSION}/namespaces/{namespace}/dashboards"
-
-    def _versions(self) -> list[str]:
-        if self._served is None:
-            try:
-                response = self._session.request("GET", f"/apis/{GROUP}")
-            except GrafanaError as error:
-                # Grafana before 12 has a page that says so.
-                if error.status != _NOT_FOUND:
-                    raise
-                return []
-            self._served = _versions(response.data)
-        return self._served
-
-    def _own_namespace(self) -> str:
-        response = self._session.request("GET", "/api/frontend/settings")
-        found = response.text("namespace")
-        return found if re.fullmatch(_NAMESPACE, found) else "default"
 
 
 def _versions(group: Any) -> list[str]:
@@ -208,7 +147,8 @@ class Grafana:
 
     def __init__(self, session: GrafanaSession) -> None:
         self._session = session
-        self._apis = Apis(session)
+        self._served: list[str] | None = None
+        self._namespace = ""
 
     @property
     def url(self) -> str:
@@ -267,11 +207,16 @@ class Grafana:
         if response.status == _NOT_FOUND:
             return None
         if response.status == _NOT_ACCEPTABLE:
-            self._apis.heed(response)
-            return lock or self._stored_as_v2(uid)
-        if response.status != _OK or not _has_dashboard(response.data):
+            try:
+                return lock or self._resource(uid)
+            except NotServedError as error:
+                return Unreadable(str(error))
+        data = response.data if isinstance(response.data, dict) else {}
+        body, meta = data.get("dashboard"), data.get("meta")
+        if response.status != _OK or not (
+            isinstance(body, dict) and isinstance(meta, dict)
+        ):
             self._refused(f"dashboard {uid}", response)
-        body, meta = response.data["dashboard"], response.data["meta"]
         number = body.get("version", meta.get("version"))
         if not isinstance(number, int):
             self._refused(f"dashboard {uid} without a version", response)
@@ -286,19 +231,41 @@ class Grafana:
         )
         return replace(stored, resource=lock.body) if lock else stored
 
-    def _stored_as_v2(self, uid: str) -> Observed:
-        try:
-            return self._resource(uid)
-        except NotServedError as error:
-            return Unreadable(str(error))
-
     def _resource(self, uid: str) -> Stored | None:
-        response = self._apis.get(uid)
+        path = f"{self._resources()}/{_quoted(uid)}"
+        response = self._session.request("GET", path)
         if response.status == _NOT_FOUND:
             return None
         if response.status != _OK:
             self._refused(f"dashboard {uid}", response)
+        if not _is_valid(response.data, uid):
+            msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"
+            raise GrafanaError(msg, status=response.status)
         return stored(response.data, self._session.redacted)
+
+    def _resources(self) -> str:
+        """Return the path of dashboards of the v2 model, or raise `NotServedError`."""
+        if self._served is None:
+            try:
+                group = self._session.request("GET", f"/apis/{GROUP}").data
+            except GrafanaError as error:
+                # Grafana before 12 has a page that says so.
+                if error.status != _NOT_FOUND:
+                    raise
+                group = None
+            self._served = _versions(group)
+        if VERSION not in self._served:
+            found = self._session.redacted(", ".join(self._served)) or "none"
+            msg = (
+                f"this Grafana does not serve {API_VERSION} (it serves {found}), "
+                "which takes Grafana 13 or later"
+            )
+            raise NotServedError(msg)
+        if not self._namespace:
+            response = self._session.request("GET", "/api/frontend/settings")
+            found = response.text("namespace")
+            self._namespace = found if re.fullmatch(_NAMESPACE, found) else "default"
+        return f"/apis/{API_VERSION}/namespaces/{self._namespace}/dashboards"
 
     def save(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
         """
@@ -334,7 +301,11 @@ class Grafana:
         return SaveResult(_number(response, "version"), response.text("url"))
 
     def _save_v2(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
-        response = self._apis.put(written(desired, base, folder))
+        resource = written(desired, base, folder)
+        method, path = "POST", self._resources()
+        if "resourceVersion" in resource["metadata"]:
+            method, path = "PUT", f"{path}/{_quoted(desired.uid)}"
+        response = self._session.request(method, path, body=resource)
         if response.status == _EXISTS or _is_gone(response, desired.uid):
             raise ConflictError(self._text(response), status=response.status)
         if response.status == _ACCEPTED:
@@ -364,32 +335,18 @@ class Grafana:
         return f"{response.status} {text}".rstrip()
 
     def _refused(self, what: str, response: JsonResponse) -> NoReturn:
-        text = self._text(response)
-        if response.status == _UNAUTHORIZED:
-            msg = (
-                f"Grafana rejected the token ({text}); create one for a service "
-                "account with the Editor role"
-            )
-        elif response.status == _FORBIDDEN:
-            msg = (
-                f"{what}: permission denied ({text}); the service account needs "
-                "the Editor role"
-            )
-        else:
-            msg = f"{what}: Grafana returned {text}"
+        text, role = self._text(response), "the Editor role"
+        msg = {
+            _UNAUTHORIZED: f"Grafana rejected the token ({text}); create one for a "
+            f"service account with {role}",
+            _FORBIDDEN: f"{what}: permission denied ({text}); the service account "
+            f"needs {role}",
+        }.get(response.status, f"{what}: Grafana returned {text}")
         raise GrafanaError(msg, status=response.status)
 
 
 def _quoted(uid: str) -> str:
     return quote(uid, safe="")
-
-
-def _has_dashboard(data: Any) -> bool:
-    return (
-        isinstance(data, dict)
-        and isinstance(data.get("dashboard"), dict)
-        and isinstance(data.get("meta"), dict)
-    )
 
 
 def _number(response: JsonResponse, *keys: str) -> int | None:
@@ -400,7 +357,6 @@ def _number(response: JsonResponse, *keys: str) -> int | None:
 
 
 def _is_gone(response: JsonResponse, uid: str) -> bool:
-    """Return whether the dashboard itself was not found, rather than its folder."""
     data = response.data if isinstance(response.data, dict) else {}
     details = data.get("details")
     return (

@@ -64,21 +64,23 @@ def content(body: Body) -> dict[str, Any]:
     spec.
     """
     if model_of(body) == "v2":
-        variables = shown(body).get("variables")
-        spec = {**shown(body), "variables": _changed(variables, _stateless_v2)}
+        spec = {**shown(body)}
+        if isinstance(variables := spec.get("variables"), list):
+            spec["variables"] = [
+                {**variable, "spec": _stateless(variable.get("spec"))}
+                if isinstance(variable, dict)
+                else variable
+                for variable in variables
+            ]
         return {"kind": KIND, "spec": _without_added(_compact(spec))}
     kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
     if isinstance(templating := kept.get("templating"), dict):
-        stateless = _changed(templating.get("list"), _stateless)
-        kept["templating"] = {**templating, "list": stateless}
+        variables = templating.get("list")
+        if isinstance(variables, list):
+            variables = [*map(_stateless, variables)]
+        kept["templating"] = {**templating, "list": variables}
     compact: dict[str, Any] = _compact(kept)
     return compact
-
-
-def _changed(variables: Any, change: Any) -> Any:
-    if not isinstance(variables, list):
-        return variables
-    return [change(variable) for variable in variables]
 
 
 def _stateless(variable: Any) -> Any:
@@ -87,44 +89,34 @@ def _stateless(variable: Any) -> Any:
     return {key: value for key, value in variable.items() if key != "current"}
 
 
-def _stateless_v2(variable: Any) -> Any:
-    if not isinstance(variable, dict):
-        return variable
-    return {**variable, "spec": _stateless(variable.get("spec"))}
-
-
 def _without_added(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             key: _without_added(item)
             for key, item in value.items()
-            if not (key in _ADDED and _same(item, _ADDED[key]))
+            # In Python, false equals 0.
+            if (type(item), item) != (type(_ADDED.get(key)), _ADDED.get(key))
         }
     if isinstance(value, list):
         return [_without_added(item) for item in value]
     return value
 
 
-def _same(value: object, other: object) -> bool:
-    # In Python, false equals 0.
-    return type(value) is type(other) and value == other
-
-
 def _compact(value: Any) -> Any:
     """Return *value* without absent members, and 1.0 as 1; lists keep places."""
     if isinstance(value, Mapping):
         members = {key: _compact(item) for key, item in value.items()}
-        return {key: item for key, item in members.items() if not _absent(item)}
+        return {
+            key: item
+            for key, item in members.items()
+            if item is not None and item not in ([], {})
+        }
     if isinstance(value, list):
         return [_compact(item) for item in value]
     # Go writes 1.0 as 1, so both are the same number to Grafana.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
-
-
-def _absent(value: Any) -> bool:
-    return value is None or value in ([], {})
 
 
 ROOT_FOLDER = "general"
@@ -306,7 +298,6 @@ def parse_all(texts: Mapping[str, str]) -> list[Board]:
 
 
 def _unusable(body: Body) -> str:
-    """Return why Grafana would not take *body* as it is meant; ``""`` if it will."""
     if body.get("__inputs"):
         return (
             "exported for manual import (__inputs); use a datasource variable instead"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import unified_diff
@@ -91,20 +92,17 @@ def decide(
     elif observed is not None:
         state, reason = _judged(desired, observed, folder)
     other = taken.get(desired.title, desired.uid)
-    if state in _WRITTEN and other != desired.uid and not _has_title(observed, desired):
+    has_title = (
+        isinstance(observed, Stored)
+        and shown(observed.body).get("title") == desired.title
+    )
+    if state in _WRITTEN and other != desired.uid and not has_title:
         state = Relation.FOREIGN
         reason = (
             f"the folder has another dashboard with this title, uid {other}; "
             "rename or move that one"
         )
     return PlannedStep(desired, observed, state, reason)
-
-
-def _has_title(observed: Observed, desired: Board) -> bool:
-    return (
-        isinstance(observed, Stored)
-        and shown(observed.body).get("title") == desired.title
-    )
 
 
 def _judged(desired: Board, observed: Stored, folder: str) -> tuple[Relation, str]:
@@ -178,12 +176,11 @@ class Folder:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """What a push would do: a step for each of the *wanted*, in that order."""
+    """What a push would do, in order; titles in the folder are *taken* by uids."""
 
     folder: Folder
     folder_missing: bool
     steps: tuple[PlannedStep, ...]
-    wanted: Sequence[Board]
     taken: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def makes_folder(self, *, force: bool = False) -> bool:
@@ -227,7 +224,7 @@ def make_plan(
         else:
             step = decide(desired, observed, folder=folder.uid, taken=taken)
         steps.append(step)
-    return PushPlan(folder, missing, tuple(steps), dashboards, taken)
+    return PushPlan(folder, missing, tuple(steps), taken)
 
 
 def _observed(grafana: Grafana, desired: Board) -> Observed:
@@ -277,12 +274,7 @@ class Push:
         copy: Path | None = None
         try:
             if isinstance(step.observed, Stored) and step.state is Relation.DRIFTED:
-                copy = back_up(
-                    step.observed,
-                    uid=step.desired.uid,
-                    directory=self.backup_dir,
-                    now=self.now(),
-                )
+                copy = self._back_up(step.observed, step.desired.uid)
             result = self._save(step, plan)
         except GrafanaError as error:
             result = _failed(step, str(error))
@@ -290,49 +282,45 @@ class Push:
             result = _failed(step, f"backup failed, so not replaced: {error}")
         return replace(result, backup=copy)
 
+    def _back_up(self, stored: Stored, uid: str) -> Path:
+        """Write *stored* to a new private file that Grafana can import."""
+        self.backup_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stem = f"{uid}-v{stored.version}-{self.now():%Y%m%dT%H%M%SZ}"
+        text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"
+        # Of a lone surrogate that is the escape that JSON has for it.
+        data = text.encode("utf-8", "backslashreplace")
+        for number in count(1):
+            name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
+            path = self.backup_dir / name
+            with suppress(FileExistsError):
+                whole_file.write(path, data, private=True, replace=False)
+                return path
+        raise AssertionError(stem)  # numbers do not end
+
     def _save(self, step: PlannedStep, plan: PushPlan) -> PushResult:
-        """Save under the lock; if it was lost, plan again, once."""
+        """Save under the lock; what another client has saved since is kept."""
         try:
             return self._save_once(step, plan.folder)
         except ConflictError:
-            again = self._look_again(step, plan)
+            observed = _observed(self.grafana, step.desired)
+        again = decide(step.desired, observed, folder=plan.folder.uid, taken=plan.taken)
+        reason = f"changed during the push: {again.reason or 'push again'}"
         if again.state is Relation.UNCHANGED:
-            return replace(
-                unwritten(again), reason="already pushed, by this or a concurrent push"
-            )
-        if not again.writes():
-            return replace(
-                unwritten(again), reason=f"changed during the push: {again.reason}"
-            )
-        try:
-            return self._save_once(again, plan.folder)
-        except ConflictError:
-            reason = "keeps changing; wait for other pushes to finish and retry"
-            return _failed(again, reason)
-
-    def _look_again(self, step: PlannedStep, plan: PushPlan) -> PlannedStep:
-        # As it was given: the model may have changed meanwhile.
-        [desired] = [board for board in plan.wanted if board.uid == step.desired.uid]
-        observed = _observed(self.grafana, desired)
-        return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
+            reason = "already pushed, by this or a concurrent push"
+        return replace(unwritten(again), reason=reason)
 
     def _save_once(self, step: PlannedStep, folder: Folder) -> PushResult:
         desired = step.desired
         base = step.observed if isinstance(step.observed, Stored) else None
         saved = self.grafana.save(desired, base, folder.uid)
-        result = _result(step, Outcome.UPDATED)
         if saved.pending:
-            return replace(
-                result,
-                outcome=Outcome.PENDING,
-                reason="not stored: Grafana requires approval",
-            )
-        return replace(
-            result,
-            outcome=Outcome.CREATED if base is None else Outcome.UPDATED,
-            version=saved.version,
-            url=_absolute(self.grafana.url, saved.url),
-        )
+            reason = "not stored: Grafana requires approval"
+            return replace(_result(step, Outcome.PENDING), reason=reason)
+        outcome = Outcome.CREATED if base is None else Outcome.UPDATED
+        # Grafana gives the path with or without its sub-path.
+        start = saved.url.find("/d/")
+        url = f"{self.grafana.url}{saved.url[start:]}" if start >= 0 else ""
+        return replace(_result(step, outcome), version=saved.version, url=url)
 
 
 def unwritten(step: PlannedStep) -> PushResult:
@@ -346,23 +334,6 @@ def unwritten(step: PlannedStep) -> PushResult:
     )
 
 
-def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path:
-    """Write *stored* to a new private file that Grafana can import; return its path."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"
-    text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"
-    # Of a lone surrogate that is the escape that JSON has for it.
-    data = text.encode("utf-8", "backslashreplace")
-    for number in count(1):
-        path = directory / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
-        try:
-            whole_file.write(path, data, private=True, replace=False)
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError(stem)  # numbers do not end
-
-
 def _failed(step: PlannedStep, reason: str) -> PushResult:
     return replace(_result(step, Outcome.FAILED), reason=reason)
 
@@ -370,9 +341,3 @@ def _failed(step: PlannedStep, reason: str) -> PushResult:
 def _result(step: PlannedStep, outcome: Outcome) -> PushResult:
     desired = step.desired
     return PushResult(desired.uid, desired.title, step.state, outcome, desired.model)
-
-
-def _absolute(base: str, path: str) -> str:
-    """Return *path*, which Grafana gives with or without its sub-path, below *base*."""
-    start = path.find("/d/")
-    return f"{base}{path[start:]}" if start >= 0 else ""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import random
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from ssl import SSLCertVerificationError
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -98,7 +96,9 @@ class GrafanaSession(Session):
                     self._exchanged(method, path, query=query, body=data)
                 )
             except (OSError, HTTPException) as error:
-                if last or not repeatable or _is_final(error):
+                # Another attempt would fail in the same way.
+                final = isinstance(error, (SSLCertVerificationError, TooLargeError))
+                if last or not repeatable or final:
                     raise self._unreachable(error) from None
                 wait = _backoff(attempt)
             else:
@@ -136,7 +136,7 @@ class GrafanaSession(Session):
         return GrafanaError(f"{msg}; try again later", status=response.status)
 
     def _unreachable(self, error: Exception) -> MonitoringError:
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if isinstance(error, SSLCertVerificationError):
             return self._untrusted(self.place, error)
         text = self.redacted(str(error) or type(error).__name__)
         return GrafanaError(f"no response from {self.place}: {text}")
@@ -163,34 +163,18 @@ def _json_response(response: ClientResponse) -> JsonResponse:
         response.status,
         data,
         problem,
-        _seconds(response.headers.get("retry-after")),
+        _seconds(response.headers.get("retry-after", "")),
         response.headers.get("location", ""),
     )
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    """Return the wait that a ``Retry-After`` requests, in seconds or until a date."""
-    if not retry_after:
-        return None
-    if retry_after.strip().isdecimal():
-        seconds = float(retry_after)
-    else:
-        try:
-            date = parsedate_to_datetime(retry_after)
-            if date.tzinfo is None:
-                date = date.replace(tzinfo=UTC)
-            seconds = (date - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return min(max(0.0, seconds), _LONGEST_WAIT)
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds that a ``Retry-After`` requests, `None` if it has a date."""
+    wanted = retry_after.strip()
+    return min(float(wanted), _LONGEST_WAIT) if wanted.isdecimal() else None
 
 
 def _backoff(attempt: int) -> float:
     """Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less."""
     spread = random.random()  # noqa: S311 - spreads load, guards nothing
     return float(2 ** (attempt - 2) * (1 - spread / 2))
-
-
-def _is_final(error: Exception) -> bool:
-    """Return whether another attempt would fail in the same way."""
-    return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

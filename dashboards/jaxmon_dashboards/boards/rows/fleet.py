@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import Expr, counter, eq, gauge, ne, recorded, up
+from jaxmon.promql import counter, eq, gauge, ne, recorded, up
 from jaxmon.symptoms import recorded as symptoms
 from jaxmon.symptoms.starts import YOUNG
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import errors, monitoring
+from jaxmon_dashboards.boards.rows import functions, monitoring
 
 
 _ONE_HOST = q.opening("instance", "Debug this host", "debug", "job")
@@ -130,10 +130,11 @@ def down(slos: Slos) -> Iterator[Panel]:
 @row(42, "Versions and programs", lines=(2,))
 def differences() -> Iterator[Panel]:
     """Return versions and programs that differ between processes of one service."""
-    versions = monitoring.debug()
-    yield versions.panel("Versions of JAX and its platform")
+    yield monitoring.debug().panel("Versions of JAX and its platform")
+    info = gauge(catalog.PROGRAM_INFO, *q.PROCESS)
+    programs = info.count("job", "function", "fingerprint").count("job", "function")
     yield table(4201, "Functions with different programs")(
-        Target(_diverging().topk(_ROWS), "Fingerprints", q.above(2)),
+        Target((programs > 1).topk(_ROWS), "Fingerprints", q.above(2)),
         text="Functions whose latest program is not the same in all processes of a "
         "service. Ranks of one run that differ deadlock in their first collective; "
         "servers may differ by the shapes they saw.",
@@ -156,7 +157,7 @@ def starts(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonDeployInProgress",),
         no_value="None",
     )
-    yield errors.oncall().panel("Process restarts")
+    yield functions.failures().panel("Process restarts")
     yield timeseries(4302, "Processes compiling")(
         Target((compiling > 0).count(), "compiling"),
         text="Processes that compile at the same time. Many replicas at once compile "
@@ -164,9 +165,3 @@ def starts(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonThunderingCompilation",),
         no_value="None",
     )
-
-
-def _diverging() -> Expr:
-    """Return how many programs each function has that has more than one."""
-    info = gauge(catalog.PROGRAM_INFO, *q.PROCESS)
-    return info.count("job", "function", "fingerprint").count("job", "function") > 1

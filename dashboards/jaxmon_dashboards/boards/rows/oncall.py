@@ -11,10 +11,9 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Row, Target, row, table, timeseries
 from jaxmon_dashboards.boards.rows import (
-    compiles,
-    errors,
-    memory,
+    functions,
     monitoring,
+    processes,
     requests,
     training,
 )
@@ -69,8 +68,8 @@ def where(slos: Slos) -> Iterator[Panel]:
         no_value="No processes",
         sort="Processes",
     )
-    yield compiles.oncall(slos).panel("Recompiles by function")
-    yield errors.oncall().panel("JAX errors by function")
+    yield functions.oncall(slos).panel("Recompiles by function")
+    yield functions.failures().panel("JAX errors by function")
     yield timeseries(125, "What processes do")(
         services.SPENDING(q.JOB, ne("state", "idle")).worst(_MOST),
         text="Fraction of its time that the process with most of it spends in each "
@@ -112,11 +111,11 @@ def _training(slos: Slos) -> Iterator[Panel]:
 
 @row(58, "Processes and compiles", lines=(3, 2), collapsed=True)
 def _processes(slos: Slos) -> Iterator[Panel]:
-    yield errors.oncall().panel("Process restarts")
+    yield functions.failures().panel("Process restarts")
     yield monitoring.oncall().panel("Processes that crashed")
-    yield memory.oncall(slos).panel("Resident memory of the largest process")
-    yield memory.oncall(slos).panel("Device memory in use")
-    yield compiles.oncall(slos).panel("Oldest compile in progress")
+    yield processes.memory(slos).panel("Resident memory of the largest process")
+    yield processes.memory(slos).panel("Device memory in use")
+    yield functions.oncall(slos).panel("Oldest compile in progress")
 
 
 @row(59, "Hardware", lines=(1,), collapsed=True)

@@ -1,17 +1,15 @@
-"""Panels of processes and hosts, and of the replicas of a service."""
+"""Processes and their memory, transfers, and hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import RATE_INTERVAL, Expr, Matcher, counter, eq, events, gauge, ne
-from jaxmon.symptoms.recorded import replica_mean
-from jaxmon_alerts.overviews import services as overviews
+from jaxmon.promql import counter, eq, gauge
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import compiles, services
+from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
 @row(19, "Processes", lines=(4, 3))
@@ -72,7 +70,7 @@ def debug() -> Iterator[Panel]:
 
 
 @row(61, "Hosts", lines=(3, 2))
-def hosts() -> Iterator[Panel]:
+def machines() -> Iterator[Panel]:
     """Return CPU, memory, pressure, network and disks of hosts."""
     by = ("instance", "directory")
     pressure = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
@@ -120,125 +118,93 @@ def hosts() -> Iterator[Panel]:
     )
 
 
-_BY = ("job", "route")
-
-
-@row(33, "Services", lines=(8, 1))
-def glance(slos: Slos) -> Iterator[Panel]:
-    """Return the state of all services, and one line for each of their routes."""
-    current = services.oncall(slos)
-    in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
-    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
-    hang = q.above(slos.limits.hang_after)
-    yield current.panel("Requests now")
-    yield current.panel("Request errors")
-    yield current.panel("p95 now")
-    yield stat(3302, "Cold requests")(
-        q.cold(slos).max(),
-        text="Fraction of requests of the worst route that waited for a compile, cold "
-        "or delayed. Expected for a few minutes after a deployment.",
-        thresholds=q.budget(slos, "cold-start"),
-        no_value="None",
+@row(7, "Memory", lines=(2,))
+def memory(slos: Slos) -> Iterator[Panel]:
+    """Return how close memory is to its limits, and whether it grows."""
+    yield timeseries(601, "Device memory in use")(
+        hosts.DEVICE_MEMORY(q.JOB).worst(q.FEW),
+        text="Fraction of JAX's memory limit in use on the fullest device of each "
+        "host, of the 20 fullest hosts. At the line the next allocation may fail. Not "
+        "available on CPUs.",
+        thresholds=q.above(slos.limits.device_memory),
+        alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
-    yield stat(3303, "In progress")(
-        in_progress.sum(),
-        text="Requests in progress. Rising while the rate falls: they pile up.",
-    )
-    yield current.panel("Oldest request")
-    yield stat(3305, "Queued")(
-        gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
-        text="Items waiting in the queues of all processes.",
-    )
-    yield stat(3306, "Replicas")(
-        in_progress.max(*q.BY_PROCESS).count(),
-        text="Processes that have served a request.",
-        no_value="None",
-    )
-    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
-    fill = overviews.BATCH_FILL(q.JOB).max(*_BY)
-    p50, p95, p99 = (q.latency_of(part, *_BY) for part in (0.5, 0.95, 0.99))
-    yield table(3307, "Routes")(
-        Target(_counted().sum(*_BY), "Requests"),
-        Target(
-            q.failing(slos).max(*_BY),
-            "Errors",
-            q.budget(slos, "request-error"),
-        ),
-        Target(p50, "p50"),
-        Target(p95, "p95", q.latency(slos, "warm-latency")),
-        Target(p99, "p99"),
-        Target(
-            q.cold(slos).max(*_BY),
-            "Cold",
-            q.budget(slos, "cold-start"),
-        ),
-        Target(
-            gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
-        ),
-        Target(oldest, "Oldest", hang),
-        Target(q.defined(fill), "Batch fill"),
-        text="One line per route, coloured by its objectives. Quantiles are of all "
-        "successful requests. The name selects the service.",
-        height=7,
-        cell_links=(q.opening("job", "Show only this service", "serving"),),
-        no_value="No requests",
-        sort="Requests",
+    yield timeseries(604, "Resident memory of the largest process")(
+        hosts.RESIDENT(q.JOB).worst(q.FEW),
+        text="Host memory of the largest process of the 20 hosts with the most. "
+        "Unbounded growth: a leak, often of host arrays or compiled programs.",
+        alerts=("JaxmonHostMemoryGrowth",),
     )
 
 
-@row(34, "Compile stalls", lines=(4,))
-def stalls(slos: Slos) -> Iterator[Panel]:
-    """Return what compiles cost those who wait for them."""
-    waited = events.REQUEST_SECONDS.within(RATE_INTERVAL, ne("start", "warm"), q.JOB)
-    current = compiles.oncall(slos)
-    yield timeseries(3401, "Time of requests that waited for a compile")(
-        waited.sum("start"),
-        text="Latency of cold and delayed requests, added up per graph interval: what "
-        "compiles cost callers. Warm up before a replica takes traffic.",
-        alerts=("JaxmonColdStartBudgetBurn",),
-        stacked="normal",
-        no_value="None",
+@row(16, "Device memory", lines=(3, 2))
+def device_memory() -> Iterator[Panel]:
+    """Return what JAX's allocators hold, device by device."""
+    by = (*q.BY_PROCESS, "device", "dtype")
+    arrays = gauge(catalog.LIVE_ARRAYS, *q.PROCESS)
+    info = ("job", "platform", "device_kind")
+    yield timeseries(1601, "Device memory by kind")(
+        gauge(catalog.DEVICE_MEMORY_BYTES, *q.PROCESS).max("kind"),
+        text="The highest of all devices, by kind. limit minus in_use is free; peak is "
+        "the maximum since startup. peak near limit: the next batch may not fit.",
+        alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
-    yield current.panel("Oldest compile in progress")
-    yield compiles.debug(slos).panel("Warm-up, and compiles after it")
-    yield current.panel("Recompiles by cause")
-
-
-@row(36, "Replicas", lines=(2, 2))
-def replicas(slos: Slos) -> Iterator[Panel]:
-    """Return which replica has more to do, or is slower, than the others."""
-    served, failed = (
-        _counted(*matchers).sum(*q.BY_PROCESS)
-        for matchers in ((), (eq("outcome", "error"),))
+    yield table(1606, "Live bytes by dtype")(
+        Target(gauge(catalog.LIVE_ARRAY_BYTES, *q.PROCESS).max(*by).topk(q.FEW), "Now"),
+        text="Live array bytes per device, by dtype, the 20 largest. float64 in a "
+        "float32 program: something is being promoted.",
+        sort="Now",
     )
-    running = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
-    yield timeseries(3601, "Load of the busiest replicas")(
-        *q.among_processes(served),
-        text="Requests per second of the busiest replica and of the median one. Far "
-        "above it: the load balancer favours a replica, or pins connections.",
+    yield timeseries(1607, "Suspected leak")(
+        *q.among_processes(gauge(catalog.LEAK_GROWTH_BYTES, *q.PROCESS)),
+        text="Steady growth by source line within the agent's window, on the device "
+        "with most and on the median one. If above 0, the agent's event names the "
+        "lines.",
+        alerts=("JaxmonMemoryLeak",),
     )
-    yield timeseries(3602, "Slowest replicas")(
-        replica_mean("10m", slos.limits).where(q.JOB).worst(10),
-        text="Mean latency of warm requests within ten minutes, of replicas with "
-        "enough of them. One far above the others: its host, its device, or its "
-        "neighbours.",
-        no_value="Too few warm requests",
+    yield timeseries(1603, "Live arrays by device")(
+        *q.among_processes(arrays),
+        text="Live arrays of the device with most and of the median one. A steady "
+        "slope is a leak: stored results, closures or exceptions.",
     )
-    yield table(3603, "Replicas with most requests in progress")(
-        Target(running.topk(10), "In progress"),
-        text="One far above its peers hangs or is slow; the load balancer should take "
-        "it out.",
-        alerts=("JaxmonRequestsHang", "JaxmonReplicaSlow"),
-        sort="In progress",
-    )
-    yield table(3604, "Replicas with most errors")(
-        Target((failed > 0).topk(10), "Errors"),
-        text="Requests per second that fail. One replica alone: restart it; all of "
-        "them: the input, or what they call.",
-        no_value="No errors",
-        sort="Errors",
+    yield table(1605, "Devices")(
+        Target(gauge(catalog.DEVICE_INFO, *q.PROCESS).count(*info), "Devices"),
+        text="The devices JAX uses. If it shows cpu where a GPU or TPU is expected, "
+        "the plugin did not load.",
+        labels=info,
     )
 
 
-def _counted(*matchers: Matcher) -> Expr:
-    return counter(catalog.REQUESTS, *matchers, *q.PROCESS).rate()
+@row(21, "Transfers and syncs", lines=(3,), collapsed=True)
+def transfers() -> Iterator[Panel]:
+    """Return transfer and sync panels."""
+    moved, moved_bytes, blocked = (
+        counter(metric, *q.PROCESS).rate().max("direction")
+        for metric in (
+            catalog.HOST_TRANSFERS,
+            catalog.HOST_TRANSFER_BYTES,
+            catalog.HOST_TRANSFER_SECONDS,
+        )
+    )
+    waits, waited = (
+        Target(counter(metric, *q.PROCESS).rate().max(), "waits")
+        for metric in (catalog.HOST_SYNCS, catalog.HOST_SYNC_SECONDS)
+    )
+    yield timeseries(2101, "Transfers")(
+        *(moved, waits),
+        text="Transfers and syncs per second, of the process with most. As many as "
+        "steps: a line of the training loop reads a value each time, and the device "
+        "idles meanwhile; `jaxmon explain` names the line.",
+    )
+    yield timeseries(2102, "Bytes transferred")(
+        moved_bytes,
+        text="Bytes transferred per second, of the process with most. NumPy arguments "
+        "of cached calls are not included.",
+    )
+    yield timeseries(2103, "Time blocked on transfers")(
+        *(blocked, waited),
+        text="Fraction of one thread's time blocked on transfers and syncs, in the "
+        "worst process, including waiting for results; can exceed 1 with several "
+        "threads.",
+        unbounded=True,
+    )

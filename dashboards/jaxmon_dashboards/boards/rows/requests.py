@@ -1,11 +1,22 @@
-"""Requests: rate, errors, latency, cold and warm."""
+"""Requests: rate, errors, latency, cold and warm; and the replicas that serve them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import RATE_INTERVAL, counter, eq, histogram
+from jaxmon.promql import (
+    RATE_INTERVAL,
+    Expr,
+    Matcher,
+    counter,
+    eq,
+    events,
+    gauge,
+    histogram,
+    ne,
+)
+from jaxmon.symptoms.recorded import replica_mean
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -14,9 +25,14 @@ from jaxmon_dashboards.boards.model import (
     Target,
     heatmap,
     row,
+    stat,
     table,
     timeseries,
 )
+from jaxmon_dashboards.boards.rows import functions, services
+
+
+_BY = ("job", "route")
 
 
 @row(3, "Requests", lines=(4, 3, 2))
@@ -151,3 +167,124 @@ def debug() -> Iterator[Panel]:
         text="p95 latency; Routes has it by route. Errors at the length of a timeout: "
         "something that the route calls is unresponsive.",
     )
+
+
+@row(33, "Services", lines=(8, 1))
+def glance(slos: Slos) -> Iterator[Panel]:
+    """Return the state of all services, and one line for each of their routes."""
+    current = services.oncall(slos)
+    in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
+    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
+    hang = q.above(slos.limits.hang_after)
+    yield current.panel("Requests now")
+    yield current.panel("Request errors")
+    yield current.panel("p95 now")
+    yield stat(3302, "Cold requests")(
+        q.cold(slos).max(),
+        text="Fraction of requests of the worst route that waited for a compile, cold "
+        "or delayed. Expected for a few minutes after a deployment.",
+        thresholds=q.budget(slos, "cold-start"),
+        no_value="None",
+    )
+    yield stat(3303, "In progress")(
+        in_progress.sum(),
+        text="Requests in progress. Rising while the rate falls: they pile up.",
+    )
+    yield current.panel("Oldest request")
+    yield stat(3305, "Queued")(
+        gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
+        text="Items waiting in the queues of all processes.",
+    )
+    yield stat(3306, "Replicas")(
+        in_progress.max(*q.BY_PROCESS).count(),
+        text="Processes that have served a request.",
+        no_value="None",
+    )
+    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
+    fill = overviews.BATCH_FILL(q.JOB).max(*_BY)
+    p50, p95, p99 = (q.latency_of(part, *_BY) for part in (0.5, 0.95, 0.99))
+    yield table(3307, "Routes")(
+        Target(_counted().sum(*_BY), "Requests"),
+        Target(
+            q.failing(slos).max(*_BY),
+            "Errors",
+            q.budget(slos, "request-error"),
+        ),
+        Target(p50, "p50"),
+        Target(p95, "p95", q.latency(slos, "warm-latency")),
+        Target(p99, "p99"),
+        Target(
+            q.cold(slos).max(*_BY),
+            "Cold",
+            q.budget(slos, "cold-start"),
+        ),
+        Target(
+            gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
+        ),
+        Target(oldest, "Oldest", hang),
+        Target(q.defined(fill), "Batch fill"),
+        text="One line per route, coloured by its objectives. Quantiles are of all "
+        "successful requests. The name selects the service.",
+        height=7,
+        cell_links=(q.opening("job", "Show only this service", "serving"),),
+        no_value="No requests",
+        sort="Requests",
+    )
+
+
+@row(34, "Compile stalls", lines=(4,))
+def stalls(slos: Slos) -> Iterator[Panel]:
+    """Return what compiles cost those who wait for them."""
+    waited = events.REQUEST_SECONDS.within(RATE_INTERVAL, ne("start", "warm"), q.JOB)
+    current = functions.oncall(slos)
+    yield timeseries(3401, "Time of requests that waited for a compile")(
+        waited.sum("start"),
+        text="Latency of cold and delayed requests, added up per graph interval: what "
+        "compiles cost callers. Warm up before a replica takes traffic.",
+        alerts=("JaxmonColdStartBudgetBurn",),
+        stacked="normal",
+        no_value="None",
+    )
+    yield current.panel("Oldest compile in progress")
+    yield functions.debug(slos).panel("Warm-up, and compiles after it")
+    yield current.panel("Recompiles by cause")
+
+
+@row(36, "Replicas", lines=(2, 2))
+def replicas(slos: Slos) -> Iterator[Panel]:
+    """Return which replica has more to do, or is slower, than the others."""
+    served, failed = (
+        _counted(*matchers).sum(*q.BY_PROCESS)
+        for matchers in ((), (eq("outcome", "error"),))
+    )
+    running = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
+    yield timeseries(3601, "Load of the busiest replicas")(
+        *q.among_processes(served),
+        text="Requests per second of the busiest replica and of the median one. Far "
+        "above it: the load balancer favours a replica, or pins connections.",
+    )
+    yield timeseries(3602, "Slowest replicas")(
+        replica_mean("10m", slos.limits).where(q.JOB).worst(10),
+        text="Mean latency of warm requests within ten minutes, of replicas with "
+        "enough of them. One far above the others: its host, its device, or its "
+        "neighbours.",
+        no_value="Too few warm requests",
+    )
+    yield table(3603, "Replicas with most requests in progress")(
+        Target(running.topk(10), "In progress"),
+        text="One far above its peers hangs or is slow; the load balancer should take "
+        "it out.",
+        alerts=("JaxmonRequestsHang", "JaxmonReplicaSlow"),
+        sort="In progress",
+    )
+    yield table(3604, "Replicas with most errors")(
+        Target((failed > 0).topk(10), "Errors"),
+        text="Requests per second that fail. One replica alone: restart it; all of "
+        "them: the input, or what they call.",
+        no_value="No errors",
+        sort="Errors",
+    )
+
+
+def _counted(*matchers: Matcher) -> Expr:
+    return counter(catalog.REQUESTS, *matchers, *q.PROCESS).rate()

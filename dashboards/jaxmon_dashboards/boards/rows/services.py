@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from jaxmon.promql import (
     Expr,
@@ -11,6 +10,7 @@ from jaxmon.promql import (
     number,
     re,
     recorded,
+    recorded_over,
     time,
     up,
 )
@@ -33,8 +33,6 @@ from jaxmon_dashboards.boards.model import (
 
 
 _LISTED = ("severity", "alertname", "job", "subject", "instance", "uuid")
-_SERVICES = 10
-"""Of each objective, of which there are five."""
 
 # Of each severity, of which there are three; a table of a hundred is more than anyone
 # reads.
@@ -360,14 +358,8 @@ def _price() -> Expr:
 
 
 def _total(series: Expr, *, back: str = "") -> Expr:
-    return _over("sum", series, back)
+    return recorded_over("sum", series, "$__range", back=back)
 
 
 def _mean(series: Expr) -> Expr:
-    return _over("avg", series)
-
-
-def _over(function: Literal["avg", "sum"], series: Expr, back: str = "") -> Expr:
-    earlier = f" offset {back}" if back else ""
-    text = f"{function}_over_time({series.marked}[$__range]{earlier})"
-    return Expr(text, shape=series.shape)
+    return recorded_over("avg", series, "$__range")
