@@ -201,13 +201,10 @@ def _thundering_compilation(limits: Limits) -> Alert:
     compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
     # Ranks of one run compile together, at the price of one.
     alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
-    replicas = (
-        compiled.sum(*by)
-        .and_(alone, *PROCESS)
-        .record(
-            *("function", catalog.COMPILES, f"alone{window}"),
-            f"Compiles of a function within {window} by a process without other ranks.",
-        )
+    replicas = compiled.sum(*by).and_(alone, *PROCESS)
+    replicas = replicas.record(
+        *("function", catalog.COMPILES, f"alone{window}"),
+        f"Compiles of a function within {window} by a process without other ranks.",
     )
     programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
     # No join: series that are pushed overlap with those that they replace.

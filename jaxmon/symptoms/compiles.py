@@ -255,13 +255,10 @@ def _late(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _compiled_after_ready(limits: Limits) -> Alert:
     window = limits.after_ready_window
-    late = (
-        events.LATE_COMPILES.within(window)
-        .sum("job", "function")
-        .record(
-            *("function", catalog.COMPILES_AFTER_READY, f"sum{window}"),
-            f"Compiles of a function within {window}, in processes that were ready.",
-        )
+    late = events.LATE_COMPILES.within(window).sum("job", "function")
+    late = late.record(
+        *("function", catalog.COMPILES_AFTER_READY, f"sum{window}"),
+        f"Compiles of a function within {window}, in processes that were ready.",
     )
     return Alert(
         expr=late > 0,

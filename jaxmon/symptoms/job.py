@@ -83,13 +83,10 @@ def waits(limits: Limits) -> tuple[Expr, Expr, Expr]:
         *("job", wall, f"ranks{window}"),
         "How many processes a job has, if all of them report where their time goes.",
     )
-    usual = (
-        waits.median("job")
-        .and_(ranks)
-        .record(
-            *("job", wall, f"waits{window}"),
-            f"Fraction of {window} that the median process waited for its device.",
-        )
+    usual = waits.median("job").and_(ranks)
+    usual = usual.record(
+        *("job", wall, f"waits{window}"),
+        f"Fraction of {window} that the median process waited for its device.",
     )
     shorter = (waits.less(usual, "job") * -1 > 0).record(
         *("worker", wall, f"waits_less{window}"),
@@ -153,21 +150,15 @@ def slower(limits: Limits) -> Expr:
         "The same by program, of functions with one.",
     )
     enough = times.count(*same) >= limits.processes_compared
-    usual = (
-        times.median(*same)
-        .and_(enough)
-        .record(
-            *("job", catalog.EXECUTION_SECONDS, f"median{window}"),
-            "What the median process takes, if there are enough to compare.",
-        )
+    usual = times.median(*same).and_(enough)
+    usual = usual.record(
+        *("job", catalog.EXECUTION_SECONDS, f"median{window}"),
+        "What the median process takes, if there are enough to compare.",
     )
-    return (
-        (times.relative_to(usual, *same) > 1)
-        .max(*by)
-        .record(
-            *("function", catalog.EXECUTION_SECONDS, f"slower{window}"),
-            "How many times as long as that a process takes, if it is slower.",
-        )
+    found = (times.relative_to(usual, *same) > 1).max(*by)
+    return found.record(
+        *("function", catalog.EXECUTION_SECONDS, f"slower{window}"),
+        "How many times as long as that a process takes, if it is slower.",
     )
 
 

@@ -44,12 +44,9 @@ _REASON = (
 
 def _target_down(limits: SiteLimits) -> Alert:
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
-    ours = (
-        gauge(catalog.BUILD_INFO)
-        .max("job")
-        .record(
-            *("job", catalog.BUILD_INFO, "ours"), "Jobs that have jaxmon's metrics."
-        )
+    ours = gauge(catalog.BUILD_INFO).max("job")
+    ours = ours.record(
+        *("job", catalog.BUILD_INFO, "ours"), "Jobs that have jaxmon's metrics."
     )
     return Alert(
         expr=promql.up().equals(0).and_(ours.latest(limits.duration("1d")), "job"),
@@ -82,14 +79,11 @@ def _unserved(window: str, traffic: str) -> Expr:
     absent = gauge_over(metric, "last", window).max(*recorded.ROUTE)
     absent = absent.unless(gauge(metric).max(*recorded.ROUTE), promql.PLACE, "route")
     busy = recorded.traffic_of(traffic).latest(window) > 0
-    return (
-        absent.max("job")
-        .and_(busy, "job")
-        .record(
-            *("job", metric, f"unserved{window}"),
-            f"Services with requests in their last {traffic}, of which a route has "
-            "none to serve it any more.",
-        )
+    found = absent.max("job").and_(busy, "job")
+    return found.record(
+        *("job", metric, f"unserved{window}"),
+        f"Services with requests in their last {traffic}, of which a route has "
+        "none to serve it any more.",
     )
 
 
@@ -132,13 +126,10 @@ def _traffic_stopped(limits: SiteLimits) -> Alert:
     traffic = recorded.traffic_of(window)
     before = traffic.offset(limits.traffic_before) > limits.traffic
     idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
-    stopped = (
-        traffic.equals(0)
-        .and_(idle)
-        .record(
-            *("job", catalog.REQUESTS, f"none{window}"),
-            f"Services without a request within {window}, and none in progress.",
-        )
+    stopped = traffic.equals(0).and_(idle)
+    stopped = stopped.record(
+        *("job", catalog.REQUESTS, f"none{window}"),
+        f"Services without a request within {window}, and none in progress.",
     )
     firing = (
         *(eq("alertname", alert), eq("symptom", "traffic_stopped")),
