@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.cache import Cache, Compiling, Signatures
 from jaxmon.facts.events import (
+    Cache,
+    Compiling,
     Draws,
     Errors,
     EventFact,
     ReadyProcess,
     Recompile,
+    Signatures,
     Slower,
     Tracing,
     Warned,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.cache import Compiling
+from jaxmon.facts.events import Compiling
 from jaxmon.facts.functions import Folded, FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts

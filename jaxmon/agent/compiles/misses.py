@@ -47,7 +47,7 @@ from jaxmon.tuples import NamedTuple
 if TYPE_CHECKING:
     from jaxmon.agent.jaxlink.arguments import Missed
     from jaxmon.agent.recompiles.finder import PendingCause
-    from jaxmon.facts.cache import Compiling
+    from jaxmon.facts.events import Compiling
     from jaxmon.facts.functions import Folded
     from jaxmon.otel.traces.spans import CompileSpan
 
@@ -216,7 +216,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
     Return the compiles that are *running*, and how large the first is, once it takes
     long: on this thread, 1 µs per equation.
     """
-    from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
+    from jaxmon.facts.events import Compiling  # noqa: PLC0415 - on request
 
     if not running:
         return Compiling(0, 0.0)

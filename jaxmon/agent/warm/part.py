@@ -25,7 +25,7 @@ from jaxmon.host.sources import display_path
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import SignatureRecorder
     from jaxmon.agent.warm.uses import WarmedPrograms
-    from jaxmon.facts.cache import Signatures
+    from jaxmon.facts.events import Signatures
     from jaxmon.facts.signatures import RecordedSignature
 
 
@@ -131,7 +131,7 @@ class WarmStarts(Part):
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
         counts = self.recorder.explain() if self._recorders else {}
-        from jaxmon.facts.cache import Signatures  # noqa: PLC0415 - on request
+        from jaxmon.facts.events import Signatures  # noqa: PLC0415 - on request
 
         return Signatures(
             **counts, **{name: n.value for name, n in self.warmed.items()}
