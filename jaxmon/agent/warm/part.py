@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -189,4 +188,4 @@ class WarmStarts(Part):
         words = [f"{node['dtype']}{node['shape']}" for node in nodes[-_LEAVES:]]
         total, number = sum(counts.values()), counts.get(" ".join(words), 0)
         calls = round(function.calls_and_hits()[0] * number / (total or 1), 1)
-        return replace(of, calls=calls if total else None, used=used)
+        return of._replace(calls=calls if total else None, used=used)
