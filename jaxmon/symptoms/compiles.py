@@ -15,7 +15,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.cache import NO_CACHE
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.recompiles import (
@@ -93,10 +93,8 @@ def _compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         expr=oldest > seconds_in(limits.stuck_after),
-        summary=(
-            A_PROCESS + "has been compiling one "
-            "program for {{ $value | humanizeDuration }}."
-        ),
+        summary=A_PROCESS
+        + "has been compiling one program for {{ $value | humanizeDuration }}.",
     )
 
 
@@ -110,10 +108,7 @@ def _compile_failed(limits: Limits) -> Alert:
     return Alert(
         expr=failed >= limits.compile_failures,
         description="Compiles of a function fail; calls that need them raise.",
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
-            f"compile {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}failed to compile {COUNT} times in {window}.",
     )
 
 

@@ -10,7 +10,7 @@ from jaxmon.facts.status import FindingSummary
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
-from jaxmon.symptoms.alert import PROCESS, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, AN_INSTANCE, PROCESS, Alert
 from jaxmon.symptoms.symptom import Finding, Symptom
 
 
@@ -48,8 +48,7 @@ def _rank_stuck(limits: Limits) -> Alert:
     return Alert(
         expr=busy.max(*PROCESS, "state").and_(waiting > limit, "job"),
         summary=(
-            "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
+            f"Processes of job {{{{ $labels.job }}}} wait for {AN_INSTANCE}in state "
             "{{ $labels.state }}, for {{ $value | humanizeDuration }}."
         ),
     )
@@ -109,8 +108,7 @@ def _rank_slow(limits: Limits) -> Alert:
         for_=limits.rank_slow_for,
         description="The other processes of a job wait for this one at every step.",
         summary=(
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}lets the others of job {{ $labels.job }} wait for "
+            AN_INSTANCE + "lets the others of job {{ $labels.job }} wait for "
             "{{ $value | humanizePercentage }} of the time."
         ),
     )
@@ -173,10 +171,8 @@ def _straggler(limits: Limits) -> Alert:
             "itself than the others', which wait for it."
         ),
         summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-            "{{ $value | humanize }} times as long on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}as in the median "
-            "process."
+            A_FUNCTION + "takes {{ $value | humanize }} times as long on "
+            f"{AN_INSTANCE}as in the median process."
         ),
     )
 

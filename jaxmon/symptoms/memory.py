@@ -17,7 +17,15 @@ from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import (
+    A_FUNCTION,
+    A_PROCESS,
+    AN_INSTANCE,
+    COUNT,
+    PROCESS,
+    TICKET,
+    Alert,
+)
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom, quoted
 
@@ -50,10 +58,7 @@ def _ran_out(limits: Limits) -> Alert:
     failures = events.ERRORS.within(window, eq("kind", "oom"))
     return Alert(
         expr=failures.sum("job", "function") > 0,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
-            f"device memory {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}ran out of device memory {COUNT} times in {window}.",
     )
 
 
@@ -110,8 +115,7 @@ def _device_memory_high(limits: Limits) -> Alert:
         summary=(
             "{{ $value | humanizePercentage }} of the memory job "
             "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}is in use."
+            f"{AN_INSTANCE}is in use."
         ),
     )
 

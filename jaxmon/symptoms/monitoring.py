@@ -15,6 +15,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Expr, alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import recorded, starts
 from jaxmon.symptoms.alert import (
+    AN_INSTANCE,
     COUNT,
     INFO,
     MONITORING_ALERT,
@@ -273,8 +274,7 @@ def _export_failing(limits: Limits) -> Alert:
         expr=lost > 0,
         for_=limits.export_failing_for,
         summary=(
-            "No export of {{ $labels.signal }} from {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
+            "No export of {{ $labels.signal }} from " + AN_INSTANCE + "of job "
             "{{ $labels.job }} by OTLP succeeds; " + COUNT + f" failed within {window}."
         ),
     )
@@ -313,8 +313,7 @@ def _spans_dropped(limits: Limits) -> Alert:
         expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
         for_=limits.export_failing_for,
         summary=(
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
+            f"{AN_INSTANCE}of job {{{{ $labels.job }}}} dropped {COUNT} spans within "
             f"{window}; their traces are incomplete or missing."
         ),
     )

@@ -17,7 +17,15 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert, Severity
+from jaxmon.symptoms.alert import (
+    A_FUNCTION,
+    COUNT,
+    DEPLOY_NOISE,
+    PROCESS,
+    TICKET,
+    Alert,
+    Severity,
+)
 from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 
 
@@ -459,10 +467,7 @@ def _recompile_storm(limits: Limits) -> Alert:
     )
     return Alert(
         expr=worst > limits.recompiles,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
-            f"{COUNT} times in {window} in one process."
-        ),
+        summary=f"{A_FUNCTION}recompiled {COUNT} times in {window} in one process.",
         labels=DEPLOY_NOISE,
     )
 

@@ -24,7 +24,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import events, gauge
 from jaxmon.promql.events import Events
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import (
@@ -377,10 +377,7 @@ def _key_reuse(limits: Limits) -> Alert:
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         expr=reuses.sum("job", "function") > 0,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "
-            f"key {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}reused a PRNG key {COUNT} times in {window}.",
     )
 
 

@@ -21,7 +21,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, duration
 from jaxmon.promql import Expr, gauge, histogram
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import PAGE, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import A_FUNCTION, PAGE, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom
@@ -234,10 +234,8 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
         expr=slower.and_(upgraded, "job"),
         for_=limits.slowdown_for,
         description=f"{_MEANING} It is the same program, and takes longer.",
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-            "{{ $value | humanize }} times as long as before the upgrade."
-        ),
+        summary=A_FUNCTION
+        + "takes {{ $value | humanize }} times as long as before the upgrade.",
         labels=(("against", "version"),),
     )
 
