@@ -1,6 +1,6 @@
 """
 Callers who leave, queues that grow, batches that are mostly padding, event loops that
-are held up, threads that have failed.
+are held up, threads that have failed, replicas that do worse than their siblings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
-from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms import recorded
+from jaxmon.symptoms.alert import A_PROCESS, TICKET, Alert
 from jaxmon.symptoms.requests import queued
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
@@ -180,7 +181,45 @@ def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _replica_hangs(limits: Limits) -> Alert:
+    window = limits.hang_after
+    left = recorded.left(window, limits) >= limits.hung_requests
+    answering = recorded.replica_answered(window).max(*recorded.ROUTE)
+    hanging = (recorded.hung(window, limits) > 0).or_(left)
+    return Alert(
+        # Where all hang, it is the route.
+        expr=hanging.and_(answering, *recorded.ROUTE),
+        summary=(
+            f"{A_PROCESS}has answered no request to route {{{{ $labels.route }}}} for "
+            f"{window}; callers wait, or have waited and left."
+        ),
+    )
+
+
+def _replica_slow(limits: Limits) -> Alert:
+    window = limits.replica_slow_for
+    return Alert(
+        expr=recorded.times_siblings(window, limits) > limits.replica_slow,
+        for_=window,
+        summary=(
+            f"{A_PROCESS}takes {{{{ $value | humanize }}}} times as long as the median "
+            "process for requests to route {{ $labels.route }}."
+        ),
+    )
+
+
+_REPLICAS, _OTHERS = "JaxmonReplicaSlow", "a host does not see the other replicas"
 SYMPTOMS = (
+    Symptom(
+        *("replica_hangs", "F8", "One process of a service answers no request."),
+        rule=(_REPLICAS, _replica_hangs),
+        missing=_OTHERS,
+    ),
+    Symptom(
+        *("replica_slow", "F7", "One process of a service is slower than the others."),
+        rule=(_REPLICAS, _replica_slow),
+        missing=_OTHERS,
+    ),
     Symptom(
         *("callers_left", "F8", "Callers leave before a response begins.", FAILURE),
         *(_deserted, catalog.REQUESTS, "On-call: Requests by outcome"),
