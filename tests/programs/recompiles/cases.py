@@ -59,6 +59,13 @@ def scaled(factor: int, x: Any) -> Any:
     return x * factor
 
 
+def twice(fun: Any, before: tuple[Any, ...], after: tuple[Any, ...]) -> Again:
+    """Call *fun*, jitted, with the arguments *before*, and again with *after*."""
+    f = jax.jit(fun)
+    f(*before)
+    return lambda: f(*after)
+
+
 def plus_one(before: Any, after: Any, **options: Any) -> Again:
     """Call a function with *before*, and again with *after*."""
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, plus_one
+from tests.programs.recompiles.cases import Again, array, case, plus_one, twice
 
 
 @case
 def dtype() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(array(3, dtype=np.int32))
+    return plus_one(array(3), array(3, dtype=np.int32))
 
 
 @case
@@ -31,22 +26,12 @@ def dtype_bfloat16() -> Again:
 
 @case
 def dtype_and_shape() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(array(4, dtype=np.int32))
+    return plus_one(array(3), array(4, dtype=np.int32))
 
 
 @case
 def dtype_of_python_numbers() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1)
-    return lambda: f(1.5)
+    return plus_one(1, 1.5)
 
 
 @case
@@ -62,32 +47,19 @@ def dtype_of_keys() -> Again:
 
 @case
 def dtype_and_weak_type() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1)
-    return lambda: f(np.float32(1))
+    return plus_one(1, np.float32(1))
 
 
 @case
 def weak_type() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1.0)
-    return lambda: f(np.float32(1))
+    return plus_one(1.0, np.float32(1))
 
 
 @case
 def weak_type_now() -> Again:
-    @jax.jit
-    def f(x, rate):
-        return x * rate
-
-    f(array(3), array(dtype=np.int32))
-    return lambda: f(array(3), 2)
+    return twice(
+        lambda x, rate: x * rate, (array(3), array(dtype=np.int32)), (array(3), 2)
+    )
 
 
 @case

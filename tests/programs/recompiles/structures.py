@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from tests.programs.recompiles.cases import Again, array, case, leaves_plus_one
+from tests.programs.recompiles.cases import Again, array, case, leaves_plus_one, twice
 from tests.programs.recompiles.classes import Layer, Module, State
 
 
@@ -85,12 +85,8 @@ def class_defined_again() -> Again:
 
 @case
 def argument_given() -> Again:
-    @jax.jit
-    def f(x, mask=None):
-        return x if mask is None else x * mask
-
-    f(array(3))
-    return lambda: f(array(3), array(3))
+    x = array(3)
+    return twice(lambda x, mask=None: x if mask is None else x * mask, (x,), (x, x))
 
 
 @case
@@ -150,12 +146,7 @@ def tuple_shorter_and_a_shape() -> Again:
 
 @case
 def default_given() -> Again:
-    @jax.jit
-    def f(x, n=1):
-        return x * n
-
-    f(array(3))
-    return lambda: f(array(3), 1)
+    return twice(lambda x, n=1: x * n, (array(3),), (array(3), 1))
 
 
 @case
