@@ -200,15 +200,6 @@ def cold_latency(window: str) -> tuple[Expr, Expr]:
 # --- processes ----------------------------------------------------------------------
 
 
-def starts(window: str) -> Expr:
-    """Return how often the process of each job that starts most did so."""
-    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
-    return (changes.max("job") > 0).record(
-        *("job", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
-        f"How often the process of a job that starts most did so within {window}.",
-    )
-
-
 def young(within: str) -> Expr:
     """Return how many processes of each job are younger than *within*."""
     # By their own clocks; and only agents have runtime information: a new sidecar is no
@@ -366,23 +357,6 @@ def loops() -> Expr:
     return gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
 
 
-def late(limit: float, times: float, *, compiling: float, active: float) -> Expr:
-    """
-    Return the age of the last step of loops that are late: it is so many *times* as old
-    as a step takes, and the process is not `busy`.
-    """
-    age, steps = gauge(catalog.STEP_AGE_SECONDS), histogram(catalog.STEP_SECONDS)
-    mean = steps.sum.total() / steps.count.total()
-    excused = busy(limit, compiling=compiling, active=active)
-    oldest = age.unless(age <= mean * times).unless(excused, *PROCESS)
-    # One stuck process stops the others: the oldest step is what counts.
-    return oldest.max("job", "loop").record(
-        *("loop", catalog.STEP_AGE_SECONDS, "late"),
-        f"Age of the last step, if that is {times:g} times as old as a step takes and "
-        "the process is not busy with something else.",
-    )
-
-
 def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
     """
     Return the processes that compile, or run an activity besides their loop, or did so
@@ -412,19 +386,6 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
 
 def _within(age: Expr, limit: float) -> Expr:
     return age if limit == inf else age < limit
-
-
-def time_in_states(states: str, window: str) -> Expr:
-    """Return the most that a process in a loop spent in each of the *states*."""
-    metric = catalog.WALL_SECONDS
-    lost = counter(metric, promql.re("state", states)).rate(window)
-    # Of processes in a loop: a server waits for requests, not for data.
-    share = lost.sum(*PROCESS, "state").and_(loops(), *PROCESS)
-    # All ranks wait for the slowest.
-    return share.max("job", "state").record(
-        *("job", metric, f"lost{window}"),
-        f"Fraction of {window} that a process in a loop spent in a state, at most.",
-    )
 
 
 def lossy_values(pattern: str) -> Expr:

@@ -160,7 +160,12 @@ def young(within: str, limits: SiteLimits) -> Expr:
     Return how many processes of each job are younger than *within*, unless they restart
     so often within an hour that they count as a crash loop.
     """
-    starts = recorded.starts(limits.duration("1h"))
+    hour, began = limits.duration("1h"), catalog.PROCESS_START_TIME_SECONDS
+    starts = promql.gauge_changes(began, hour).max("job") > 0
+    starts = starts.record(
+        *("job", began, f"changes{hour}"),
+        f"How often the process of a job that starts most did so within {hour}.",
+    )
     return recorded.young(within).unless(starts > limits.deploy_restarts)
 
 

@@ -21,7 +21,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, duration
 from jaxmon.promql import Expr, gauge, histogram
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import A_FUNCTION, PAGE, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import A_FUNCTION, PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom
@@ -89,12 +89,20 @@ def named(loop: LoopSummary) -> str:
 def _training_stalled(limits: SiteLimits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
-    limit = seconds_in(limits.stalled_after)
-    late = recorded.late(
+    limit, times = seconds_in(limits.stalled_after), limits.stalled_step_times
+    age, steps = gauge(catalog.STEP_AGE_SECONDS), histogram(catalog.STEP_SECONDS)
+    excused = recorded.busy(
         limit,
-        limits.stalled_step_times,
         compiling=seconds_in(limits.stuck_after),
         active=seconds_in(limits.activity_after),
+    )
+    soon = age <= steps.sum.total() / steps.count.total() * times
+    # One stuck process stops the others: the oldest step is what counts.
+    late = age.unless(soon).unless(excused, *PROCESS).max("job", "loop")
+    late = late.record(
+        *("loop", catalog.STEP_AGE_SECONDS, "late"),
+        f"Age of the last step, if that is {times:g} times as old as a step takes and "
+        "the process is not busy with something else.",
     )
     paged = recorded.paged(STALLED_ALERT, limits)
     return Alert(
