@@ -8,7 +8,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.symptoms.errors import ERROR_TYPES, ERRORS, FROZEN_NONFINITE, WARNINGS
 from jaxmon.symptoms.requests import REQUESTS
-from tests.helpers.findings import GIB, Case, findings, function
+from tests.helpers.findings import GIB, Case, findings, function, told
 
 
 def requests(**finished: int) -> dict[str, Any]:
@@ -302,10 +302,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
     """One mistake makes one finding: verdict, evidence, what to do."""
-    parts, events, finding, evidence, action = CASES[case]
-    (found,) = findings(events, **parts)
-
-    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
+    assert told(CASES[case]) == CASES[case][2:]
 
 
 @pytest.mark.parametrize(
