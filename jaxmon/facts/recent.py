@@ -210,15 +210,13 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     for route in every.keys() | waiting.keys():
         all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
         summary = _request(route, all_of, new, before, recent)
-        in_progress = waiting.get(route)
-        if in_progress is not None:
-            workers = in_order({*summary.workers, *in_progress})
+        if in_progress := waiting.get(route):
             summary = summary.replace(
-                workers=workers, in_progress=sum(in_progress.values())
+                workers=in_order({*summary.workers, *in_progress}),
+                in_progress=sum(in_progress.values()),
             )
-        ages = oldest.get(route)
-        if ages and summary.in_progress:
-            worker = max(ages, key=lambda worker: ages[worker])
+        if summary.in_progress and (ages := oldest.get(route)):
+            worker = max(ages, key=ages.__getitem__)
             summary = summary.replace(oldest=ages[worker], oldest_worker=worker)
         found.append(summary)
     return sorted(
@@ -284,7 +282,7 @@ def _request(
 ) -> RequestSummary:
     is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
-    client_errors = _count(_of(lately, "client_error"))
+    refused = _count(_of(lately, "client_error"))
     waited = finished - _count(_of(lately, None, warm=True))
     before = total(_of(usual, "success", warm=True))
     times = [
@@ -300,7 +298,7 @@ def _request(
         recent_seconds=max(times, default=None),
         recent=finished if is_known else None,
         recent_failed=failed if is_known else None,
-        recent_client_errors=client_errors if is_known else None,
+        recent_client_errors=refused if is_known else None,
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
