@@ -8,17 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, scaled
+from tests.programs.recompiles.cases import Again, array, case, each, scaled
 from tests.programs.recompiles.classes import Model
 
 
 @case
 def new_lambda() -> Again:
-    def call() -> object:
-        return jax.jit(lambda x: x * 2)(array(3))
-
-    call()
-    return call
+    return each(lambda: jax.jit(lambda x: x * 2)(array(3)))
 
 
 @case
@@ -32,11 +28,7 @@ def new_lambda_and_a_shape() -> Again:
 
 @case
 def new_partial() -> Again:
-    def call() -> object:
-        return jax.jit(functools.partial(scaled, 2))(array(3))
-
-    call()
-    return call
+    return each(lambda: jax.jit(functools.partial(scaled, 2))(array(3)))
 
 
 @case
@@ -70,11 +62,7 @@ def new_bound_method() -> Again:
 
 @case
 def new_pmapped_lambda() -> Again:
-    def call() -> object:
-        return jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32))
-
-    call()
-    return call
+    return each(lambda: jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32)))
 
 
 @case
@@ -115,11 +103,7 @@ def squares(x: Any) -> Any:
 
 @case
 def jit_of_a_gradient() -> Again:
-    def call() -> object:
-        return jax.jit(jax.grad(squares))(array(3))
-
-    call()
-    return call
+    return each(lambda: jax.jit(jax.grad(squares))(array(3)))
 
 
 @case
@@ -131,11 +115,7 @@ def jit_of_a_decorated_function() -> Again:
 
         return call
 
-    def again() -> object:
-        return jax.jit(decorated(squares))(array(3))
-
-    again()
-    return again
+    return each(lambda: jax.jit(decorated(squares))(array(3)))
 
 
 @case
@@ -164,11 +144,7 @@ def new_object_that_can_be_called() -> Again:
 def bound_method_of_one_object() -> Again:
     model = Model(2)
 
-    def again() -> object:
-        return jax.jit(model.plain)(array(3))
-
-    again()
-    return again
+    return each(lambda: jax.jit(model.plain)(array(3)))
 
 
 @case
@@ -231,8 +207,4 @@ def defined_again() -> Again:
         exec("def f(x):\n    return x + 1", names)  # noqa: S102 - as a notebook does
         return names["f"]
 
-    def again() -> object:
-        return jax.jit(define())(array(3))
-
-    again()
-    return again
+    return each(lambda: jax.jit(define())(array(3)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -73,33 +75,13 @@ def rank_promotion() -> Again:
 
 @case
 def dtype_promotion() -> Again:
-    @jax.jit
-    def f(x):
-        return x + x
-
-    f(array(3))
-
-    def again() -> object:
-        with jax.numpy_dtype_promotion("strict"):
-            return f(array(3))
-
-    return again
+    return within(lambda: jax.numpy_dtype_promotion("strict"))
 
 
 @case
 def default_device() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    x = np.ones(3, np.float32)
-    f(x)
-
-    def again() -> object:
-        with jax.default_device(DEVICES[2]):
-            return f(x)
-
-    return again
+    second = functools.partial(jax.default_device, DEVICES[2])
+    return between(contextlib.nullcontext, second, np.ones(3, np.float32))
 
 
 @case
@@ -121,21 +103,23 @@ def output_sharding() -> Again:
     return lambda: jax.jit(f, out_shardings=out)(spread("d"))
 
 
-def within(manager: Callable[[], Any]) -> Again:
-    """Call a function, and again in the context that *manager* makes."""
+def between(before: Callable[[], Any], after: Callable[[], Any], x: Any) -> Again:
+    """Call a function in the context that *before* makes, and again in the other."""
 
     @jax.jit
     def f(x):
         return x @ x
 
-    x = array(3, 3)
-    f(x)
-
-    def again() -> object:
+    def under(manager: Callable[[], Any]) -> object:
         with manager():
             return f(x)
 
-    return again
+    under(before)
+    return lambda: under(after)
+
+
+def within(manager: Callable[[], Any]) -> Again:
+    return between(contextlib.nullcontext, manager, array(3, 3))
 
 
 @case
@@ -154,16 +138,10 @@ def precision_for_a_while() -> Again:
 
 @case
 def random_bits() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(*, partitionable: bool) -> object:
-        with jax.threefry_partitionable(partitionable):
-            return f(np.ones(3, np.float32))
-
-    under(partitionable=False)
-    return lambda: under(partitionable=True)
+    before, after = (
+        functools.partial(jax.threefry_partitionable, new) for new in (False, True)
+    )
+    return between(before, after, np.ones(3, np.float32))
 
 
 @case
@@ -180,17 +158,8 @@ def mesh_set() -> Again:
 @case
 def another_mesh_set() -> Again:
     set_mesh = jax.set_mesh
-
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(axis: str) -> object:
-        with set_mesh(mesh((axis,))):
-            return f(np.zeros(8, np.float32))
-
-    under("a")
-    return lambda: under("b")
+    before, after = (functools.partial(set_mesh, mesh((axis,))) for axis in "ab")
+    return between(before, after, np.zeros(8, np.float32))
 
 
 def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
@@ -244,16 +213,9 @@ def metadata_around() -> Again:
 
 @case
 def other_metadata_around() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(**given: Any) -> object:
-        with metadata(**given):
-            return f(np.ones(3, np.float32))
-
-    under(a="b")
-    return lambda: under(a="c", d="e")
+    before = functools.partial(metadata, a="b")
+    after = functools.partial(metadata, a="c", d="e")
+    return between(before, after, np.ones(3, np.float32))
 
 
 @case
@@ -287,17 +249,7 @@ def input_shardings_on_other_devices() -> Again:
 @case
 def mesh_of_other_devices_around() -> Again:
     backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
-
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(over: Any) -> object:
-        with over:
-            return f(np.zeros(8, np.float32))
-
-    under(mesh())
-    return lambda: under(backwards)
+    return between(mesh, lambda: backwards, np.zeros(8, np.float32))
 
 
 @case

@@ -10,18 +10,22 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, mesh, scaled, static
+from tests.programs.recompiles.cases import (
+    Again,
+    array,
+    case,
+    each,
+    mesh,
+    scaled,
+    static,
+    twice,
+)
 from tests.programs.recompiles.classes import Larger, Model
 
 
 @case
 def static_number() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, n):
-        return x * n
-
-    f(array(3), 3)
-    return lambda: f(array(3), 4)
+    return twice(lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=1)
 
 
 @case
@@ -36,12 +40,12 @@ def static_name() -> Again:
 
 @case
 def static_numbers_of_one_hash() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, axis):
-        return x.sum(axis)
-
-    f(array(3, 3), -1)
-    return lambda: f(array(3, 3), -2)
+    return twice(
+        lambda x, axis: x.sum(axis),
+        (array(3, 3), -1),
+        (array(3, 3), -2),
+        static_argnums=1,
+    )
 
 
 @case
@@ -66,12 +70,12 @@ def static_by_name_now() -> Again:
 
 @case
 def static_tuple() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, sizes):
-        return x.reshape(sizes)
-
-    f(array(6), (2, 3))
-    return lambda: f(array(6), (3, 2))
+    return twice(
+        lambda x, sizes: x.reshape(sizes),
+        (array(6), (2, 3)),
+        (array(6), (3, 2)),
+        static_argnums=1,
+    )
 
 
 @case
@@ -90,11 +94,7 @@ def static_lambda() -> Again:
     def f(x, activation):
         return activation(x)
 
-    def call() -> object:
-        return f(array(3), lambda x: x + 1)
-
-    call()
-    return call
+    return each(lambda: f(array(3), lambda x: x + 1))
 
 
 class Config:
@@ -109,12 +109,12 @@ class Config:
 
 @case
 def static_object() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(config, x):
-        return x * config.size
-
-    f(Config(2), array(3))
-    return lambda: f(Config(2), array(3))
+    return twice(
+        lambda config, x: x * config.size,
+        (Config(2), array(3)),
+        (Config(2), array(3)),
+        static_argnums=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class Options:
 
 @case
 def static_dataclass() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(options, x):
-        return x * options.size
-
-    f(Options(2), array(3))
-    return lambda: f(Options(4), array(3))
+    return twice(
+        lambda options, x: x * options.size,
+        (Options(2), array(3)),
+        (Options(4), array(3)),
+        static_argnums=0,
+    )
 
 
 class Color(enum.Enum):
@@ -142,12 +142,12 @@ class Color(enum.Enum):
 
 @case
 def static_enum() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(color, x):
-        return x * color.value
-
-    f(Color.RED, array(3))
-    return lambda: f(Color.BLUE, array(3))
+    return twice(
+        lambda color, x: x * color.value,
+        (Color.RED, array(3)),
+        (Color.BLUE, array(3)),
+        static_argnums=0,
+    )
 
 
 class Holder:
@@ -159,32 +159,32 @@ class Holder:
 
 @case
 def static_object_with_an_array() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(holder, x):
-        return x * holder.values
-
-    f(Holder(np.ones(3)), array(3))
-    return lambda: f(Holder(np.ones(3)), array(3))
+    return twice(
+        lambda holder, x: x * holder.values,
+        (Holder(np.ones(3)), array(3)),
+        (Holder(np.ones(3)), array(3)),
+        static_argnums=0,
+    )
 
 
 @case
 def static_text_too_long() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(text, x):
-        return x * len(text)
-
-    f("a" * 500, array(3))
-    return lambda: f("b" * 500, array(3))
+    return twice(
+        lambda text, x: x * len(text),
+        ("a" * 500, array(3)),
+        ("b" * 500, array(3)),
+        static_argnums=0,
+    )
 
 
 @case
 def static_partial() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(fun, x):
-        return fun(x)
-
-    f(functools.partial(scaled, 3), array(3))
-    return lambda: f(functools.partial(scaled, 3), array(3))
+    return twice(
+        lambda fun, x: fun(x),
+        (functools.partial(scaled, 3), array(3)),
+        (functools.partial(scaled, 3), array(3)),
+        static_argnums=0,
+    )
 
 
 @case
@@ -236,9 +236,4 @@ def static_class() -> Again:
 
 @case
 def static_counted_from_the_end() -> Again:
-    @functools.partial(jax.jit, static_argnums=-1)
-    def f(x, n):
-        return x * n
-
-    f(array(3), 3)
-    return lambda: f(array(3), 4)
+    return twice(lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=-1)
