@@ -121,7 +121,6 @@ def _shown(value: float) -> float | None:
 
 
 def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
-    """Return the values of the host and of each process, by series."""
     found: dict[str, dict[str, float]] = {_HOST: {}}
 
     def put(name: str, values: Mapping[str, float], whole: _Whole | None) -> None:
@@ -162,7 +161,6 @@ _Whole = Callable[[Iterable[float]], float]
 
 
 def _rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
-    """Return how many a second there were, by process."""
     rates: dict[str, float] = {}
     for key, observed in found.items():
         if seconds := recent.seconds(key[0]):

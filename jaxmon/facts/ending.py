@@ -226,7 +226,6 @@ class ProcessEnd(Fact):
         return self._silent()
 
     def _silent(self) -> str:
-        """Return how one ended that left no word, as far as that is known."""
         if self.state == CRASHED:
             return "ended by an uncaught exception"
         if self.signal:
@@ -303,7 +302,6 @@ _OPTIONAL = {
 
 
 def _signal(number: int) -> str:
-    """Return the name of a signal, empty if there is none of that number."""
     import signal  # noqa: PLC0415 - few processes end so
 
     try:
@@ -336,7 +334,6 @@ def read(document: object) -> ProcessEnd:
 
 
 def _plausible(kind: type, value: object) -> Any:
-    """Return *value* as a *kind*, `None` if it is none."""
     if kind is tuple:
         items = value if isinstance(value, list) else ()
         return tuple(
@@ -356,7 +353,6 @@ def _plausible(kind: type, value: object) -> Any:
 
 
 def _text(value: object) -> str:
-    """Return *value* if it is text that can be encoded."""
     if not isinstance(value, str):
         return ""
     return value.encode(errors="replace").decode()

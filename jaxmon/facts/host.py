@@ -264,7 +264,6 @@ class _StackedThreads(Fact):
 
 
 def _is_of_a_job(rank: Rank) -> bool:
-    """Return whether *rank* is one of several processes of a job."""
     if rank.index is None or rank.count is None:
         return False
     return 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count

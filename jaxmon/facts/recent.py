@@ -191,7 +191,6 @@ def _are_same(before: Reading, now: Reading, worker: str) -> bool:
 
 
 def _processes(reading: Reading) -> frozenset[str]:
-    """Return the processes that *reading* has something of."""
     every = (*reading.values.values(), *reading.histograms.values())
     return frozenset(key[0] for of in every for key in of)
 
@@ -317,7 +316,6 @@ def _request(
 def _of(
     found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
 ) -> list[Observations]:
-    """Return the histograms of *outcome*, and of the requests that were *warm*."""
     return [
         observed
         for (_, _, ended_as, start), observed in found.items()
@@ -360,7 +358,6 @@ def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observat
 
 
 def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
-    """Return the values by the metric's only label, then by process."""
     values: dict[str, dict[str, float]] = defaultdict(dict)
     for (worker, label), value in found.items():
         values[label][worker] = value
@@ -420,7 +417,6 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:
-    """Return what part of the *steps* was spent waiting."""
     if steps is None or steps.observed <= 0 or steps.sum <= 0:
         return None
     return min(waited / steps.sum, 1.0)

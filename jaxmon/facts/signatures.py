@@ -239,7 +239,6 @@ def _text_of(node: Any) -> str:
 
 
 def _require_node(name: str, value: Any) -> None:
-    """Check an argument of *name*, or a part of one."""
     if value is None:
         return
     what = f"an argument of {name}"

@@ -169,7 +169,6 @@ def _compiled_by(function: FunctionFact, others: int) -> str:
 
 
 def _same(function: FunctionFact, functions: Mapping[str, FunctionFact]) -> bool:
-    """Return whether *functions* has the same program, compiled at the same time."""
     other = functions.get(function.name)
     if other is None or not _is_compiled(function) or not _is_compiled(other):
         return False
@@ -189,7 +188,6 @@ def _is_compiled(function: FunctionFact) -> bool:
 
 
 def _seconds(function: FunctionFact) -> float:
-    """Return how long a compile of *function* took on average."""
     backend = function.phases.get("backend_compile")
     compiled = function.compiles.get("compiled", 0)
     return backend.seconds / compiled if backend and compiled else 0.0

@@ -139,7 +139,6 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _folded(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs whose compile computes operations on constants, or may do so."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
     now = snapshot.compiling
@@ -180,7 +179,6 @@ def _of_constants(
 
 
 def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:
-    """Return loops and branches that are compiled outside of jit, again and again."""
     least = snapshot.limits.recompile_storm
     return [
         function
@@ -216,7 +214,6 @@ def control_flow(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _late(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect what a process compiles after it was ready, with what differs."""
     ready, now = snapshot.ready, snapshot.process.now
     window = seconds_in(snapshot.limits.after_ready_window)
     when = "jaxmon.ready()" if ready.announced else "its warm-up"
@@ -345,7 +342,6 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
 
 
 def _callbacks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs that call Python so often that it takes much of the time."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     # Of a call that calls back once, `_effects` says more.
     missed = sum(function.misses for function in snapshot.users)

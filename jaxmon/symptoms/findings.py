@@ -110,7 +110,6 @@ def as_fact(finding: Finding) -> FindingSummary:
 
 
 def _alone(snapshot: Snapshot) -> list[Finding]:
-    """Return the findings on one process, whatever others do."""
     # Some judge several symptoms.
     judges = dict.fromkeys(
         symptom.finding for symptom in SYMPTOMS.values() if symptom.finding

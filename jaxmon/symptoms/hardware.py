@@ -108,9 +108,6 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
 
 
 def _used(window: str, which: Matcher) -> Expr:
-    """
-    Return the devices that programs used within *window*, with the programs' labels.
-    """
     return gauge_over(catalog.DEVICE_INFO, "last", window, which).max(*_DEVICE)
 
 
@@ -207,9 +204,6 @@ def _gpu_needs_reset(limits: Limits) -> Alert:
 
 
 def _gpu_throttled(limits: Limits) -> Alert:
-    """
-    Alert on a GPU that is throttled because of its cooling, power supply or board.
-    """
     window = limits.throttled_window
     # The power limit throttles a busy GPU all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))

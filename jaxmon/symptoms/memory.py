@@ -359,7 +359,6 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _copies(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect calls that copy a large argument, which the caller does not keep."""
     observed, limits = snapshot.process.observed_seconds, snapshot.limits
     for function in snapshot.functions:
         copied = function.program.copied

@@ -60,7 +60,6 @@ def _target_down(limits: SiteLimits) -> Alert:
 
 
 def _vanished(window: str) -> Expr:
-    """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS
     served = events.REQUESTS.within(window).sum("job") > 0
     serving = gauge_over(metric, "last", window).max("job") > 0
@@ -320,7 +319,6 @@ def _spans_dropped(limits: Limits) -> Alert:
 
 
 def _short(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that too little was seen to judge where the time goes."""
     period, observed = snapshot.time.period, snapshot.process.observed_seconds
     seconds = period.seconds or observed
     if period.settled or not seconds or (not period.looks and seconds > SHORT_SECONDS):

@@ -345,7 +345,6 @@ def most_often_at(every: Sequence[Recompile]) -> str:
 
 
 def _latest(snapshot: Snapshot, function: str, cause: str) -> list[str]:
-    """Return the first difference of the latest of them, if known."""
     return [of.texts[0] for of in _those(snapshot, function, cause) if of.texts][-1:]
 
 
@@ -355,7 +354,6 @@ def _why(cause: str, texts: Sequence[str]) -> str:
 
 
 def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
-    """Return what to do, by what differs."""
     latest = _latest(snapshot, function, cause)
     if cause != "new_function" and latest and latest[0].endswith((MADE_ANEW, ANOTHER)):
         return MAKE_ONCE
@@ -369,7 +367,6 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 
 
 def _grows(snapshot: Snapshot, function: str) -> bool:
-    """Return whether each of its latest shapes is larger than the one before it."""
     number = int(snapshot.limits.recompile_storm)
     every = _resized(snapshot, function)[-number:]
     larger = all(

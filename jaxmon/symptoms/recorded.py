@@ -285,7 +285,6 @@ def lost_loops(window: str) -> Expr:
 
 
 def _finished(window: str) -> Expr:
-    """Return the jobs of which a process finished within *window*."""
     age = gauge_over(catalog.AGENT_FINISHED_SECONDS, "last", window)
     return (age < durations.seconds(window)).max("job")
 

@@ -101,7 +101,6 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
 def _became_nan(
     name: str, found: list[Output], now: float
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict and the evidence on outputs that were finite."""
     output = found[0]
     last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
     lost = f"call {output.call:,}, {ago(now - output.time)}, and since"
@@ -137,7 +136,6 @@ def _quantities(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _is_training_loss(name: str) -> bool:
-    """Return whether a quantity of this *name* is what a training loop minimises."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
 
@@ -184,7 +182,6 @@ def _values_lost(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _is_long(name: str, run: float, limits: Limits) -> bool:
-    """Return whether a quantity has been non-finite for too many values in a row."""
     if _is_training_loss(name):
         return run >= limits.nonfinite_losses
     return run > limits.nonfinite_values
@@ -213,7 +210,6 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
 
 
 def _diverges(quantity: Quantity, limits: Limits) -> bool:
-    """Return whether the latest values stay far above the best."""
     floor, best, first = quantity.floor, quantity.best, quantity.first
     if floor is None or best is None or first is None:
         return False

@@ -229,7 +229,6 @@ def _how_it_saves(saves: Saving | None) -> Iterator[str]:
 
 
 def _how_to_save(record: RunRecord, saves: Saving | None) -> str:
-    """Return the advice on when to save."""
     if record.behind_in_all > record.lost_steps / 2:
         return (
             "Most of these steps had been saved: an attempt did not go on from the "

@@ -33,7 +33,6 @@ def _deserted(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _left(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes most of whose callers leave before a response begins."""
     limits, period = snapshot.limits, snapshot.time.period
     for route in sorted(snapshot.requests, key=lambda route: -route.left):
         every, left = sum(part.count for part in route.finished), route.left
@@ -118,7 +117,6 @@ def _padding(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _waited(snapshot: Snapshot) -> float:
-    """Return for how long the program waited for the device."""
     period = snapshot.time.period
     waited = period.share("device", "fetch") if period.settled else 0.0
     return waited * snapshot.process.observed_seconds
@@ -154,7 +152,6 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect threads that have failed, but for those that the program waits for."""
     waits = [of for of in stalled(snapshot) if of.topic == "stalled"]
     named = " ".join([s for of in waits for s in (of.verdict, *of.evidence)]).lower()
     failed = [

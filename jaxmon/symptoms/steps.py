@@ -42,7 +42,6 @@ def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _is_late(loop: LoopSummary, facts: HostFacts) -> bool:
-    """Return whether the next step of a loop should have come."""
     limits = facts.limits
     times = limits.late_step_times * _step_seconds(loop, facts)
     # Of long steps, so many take longer than the alert waits.
@@ -66,7 +65,6 @@ def _step_seconds(loop: LoopSummary, facts: HostFacts) -> float:
 
 
 def _excused(facts: HostFacts, worker: str) -> bool:
-    """Return whether a process compiles, or pauses its loop, or did so, as `busy`."""
     limits, now = facts.limits, facts.now
     return any(
         key[0] == worker
