@@ -19,6 +19,7 @@ SOME = (
 ALIKE = {
     *("leaked_value", "diverges", "frozen_noise", "logs_nan", "frozen_time"),
     *("donated_in_vain", "dropped_update", "forgotten_jit", "slow_files"),
+    *("becomes_nan", "printed_value"),
 }
 SOME_HEALTHY = (
     "training",
