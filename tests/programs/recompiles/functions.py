@@ -8,13 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, each, scaled
+from tests.programs.recompiles.cases import CASES, Again, array, case, each, scaled
 from tests.programs.recompiles.classes import Model
-
-
-@case
-def new_lambda() -> Again:
-    return each(lambda: jax.jit(lambda x: x * 2)(array(3)))
 
 
 @case
@@ -24,11 +19,6 @@ def new_lambda_and_a_shape() -> Again:
 
     call(3)
     return lambda: call(4)
-
-
-@case
-def new_partial() -> Again:
-    return each(lambda: jax.jit(functools.partial(scaled, 2))(array(3)))
 
 
 @case
@@ -58,11 +48,6 @@ def new_bound_method() -> Again:
 
     call(2)
     return lambda: call(3)
-
-
-@case
-def new_pmapped_lambda() -> Again:
-    return each(lambda: jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32)))
 
 
 @case
@@ -99,11 +84,6 @@ def function_cleared() -> Again:
 
 def squares(x: Any) -> Any:
     return (x * x).sum()
-
-
-@case
-def jit_of_a_gradient() -> Again:
-    return each(lambda: jax.jit(jax.grad(squares))(array(3)))
 
 
 @case
@@ -208,3 +188,13 @@ def defined_again() -> Again:
         return names["f"]
 
     return each(lambda: jax.jit(define())(array(3)))
+
+
+CASES.update(
+    new_lambda=lambda: each(lambda: jax.jit(lambda x: x * 2)(array(3))),
+    new_partial=lambda: each(lambda: jax.jit(functools.partial(scaled, 2))(array(3))),
+    new_pmapped_lambda=lambda: each(
+        lambda: jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32))
+    ),
+    jit_of_a_gradient=lambda: each(lambda: jax.jit(jax.grad(squares))(array(3))),
+)

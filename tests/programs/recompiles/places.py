@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     DEVICES,
     Again,
     another_memory,
@@ -20,46 +21,6 @@ from tests.programs.recompiles.cases import (
     spread,
     twice,
 )
-
-
-@case
-def committed() -> Again:
-    return plus_one(array(3), on(1, 3))
-
-
-@case
-def committed_no_more() -> Again:
-    return plus_one(on(0, 3), array(3))
-
-
-@case
-def device() -> Again:
-    return plus_one(on(0, 3), on(1, 3))
-
-
-@case
-def device_of_one_argument() -> Again:
-    return twice(lambda batch: batch["x"] + 1, ({"x": on(2, 3)},), ({"x": on(3, 3)},))
-
-
-@case
-def sharding() -> Again:
-    return plus_one(spread("d"), spread())
-
-
-@case
-def sharding_of_another_axis() -> Again:
-    return plus_one(spread("d"), spread(None, "d"))
-
-
-@case
-def sharding_on_another_mesh() -> Again:
-    return plus_one(spread("d"), spread("a", "b", over=mesh(("a", "b"), (2, 4))))
-
-
-@case
-def sharding_from_one_device() -> Again:
-    return plus_one(array(8, 8), spread("d"))
 
 
 @case
@@ -159,3 +120,19 @@ def shapes_then_shardings_again() -> Again:
     for call in calls:
         call()
     return lambda: [call() for call in calls]
+
+
+CASES.update(
+    committed=lambda: plus_one(array(3), on(1, 3)),
+    committed_no_more=lambda: plus_one(on(0, 3), array(3)),
+    device=lambda: plus_one(on(0, 3), on(1, 3)),
+    device_of_one_argument=lambda: twice(
+        lambda batch: batch["x"] + 1, ({"x": on(2, 3)},), ({"x": on(3, 3)},)
+    ),
+    sharding=lambda: plus_one(spread("d"), spread()),
+    sharding_of_another_axis=lambda: plus_one(spread("d"), spread(None, "d")),
+    sharding_on_another_mesh=lambda: plus_one(
+        spread("d"), spread("a", "b", over=mesh(("a", "b"), (2, 4)))
+    ),
+    sharding_from_one_device=lambda: plus_one(array(8, 8), spread("d")),
+)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     DEVICES,
     Again,
     NamedSharding,
@@ -49,11 +50,6 @@ def configured(setting: str, *, value: object) -> Again:
 
 
 @case
-def x64() -> Again:
-    return configured("jax_enable_x64", value=True)
-
-
-@case
 def x64_and_what_follows() -> Again:
     @jax.jit
     def f(x):
@@ -61,21 +57,6 @@ def x64_and_what_follows() -> Again:
 
     f(1.0)
     return under("jax_enable_x64", lambda: f(1.0), value=True)
-
-
-@case
-def matmul_precision() -> Again:
-    return configured("jax_default_matmul_precision", value="highest")
-
-
-@case
-def rank_promotion() -> Again:
-    return configured("jax_numpy_rank_promotion", value="raise")
-
-
-@case
-def dtype_promotion() -> Again:
-    return within(lambda: jax.numpy_dtype_promotion("strict"))
 
 
 @case
@@ -132,21 +113,11 @@ def x64_for_a_while() -> Again:
 
 
 @case
-def precision_for_a_while() -> Again:
-    return within(lambda: jax.default_matmul_precision("float32"))
-
-
-@case
 def random_bits() -> Again:
     before, after = (
         functools.partial(jax.threefry_partitionable, new) for new in (False, True)
     )
     return between(before, after, np.ones(3, np.float32))
-
-
-@case
-def mesh_around() -> Again:
-    return within(mesh)
 
 
 @case
@@ -170,16 +141,6 @@ def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
 
     jax.jit(f, **before)(array(8), array(8))
     return lambda: jax.jit(f, **after)(array(8), array(8))
-
-
-@case
-def donated_no_more() -> Again:
-    return jitted_with({"donate_argnums": 0}, {})
-
-
-@case
-def donated_another() -> Again:
-    return jitted_with({"donate_argnums": 0}, {"donate_argnames": "y"})
 
 
 @case
@@ -216,16 +177,6 @@ def other_metadata_around() -> Again:
     before = functools.partial(metadata, a="b")
     after = functools.partial(metadata, a="c", d="e")
     return between(before, after, np.ones(3, np.float32))
-
-
-@case
-def device_of_jit() -> Again:
-    return jitted_with({}, {"device": DEVICES[1]})
-
-
-@case
-def backend_of_jit() -> Again:
-    return jitted_with({}, {"backend": "cpu"})
 
 
 @case
@@ -268,3 +219,23 @@ def output_layout() -> Again:
     x = np.ones((8, 8), np.float32)
     jax.jit(f, out_shardings=first)(x)
     return lambda: jax.jit(f, out_shardings=second)(x)
+
+
+CASES.update(
+    x64=lambda: configured("jax_enable_x64", value=True),
+    matmul_precision=lambda: configured(
+        "jax_default_matmul_precision", value="highest"
+    ),
+    rank_promotion=lambda: configured("jax_numpy_rank_promotion", value="raise"),
+    dtype_promotion=lambda: within(lambda: jax.numpy_dtype_promotion("strict")),
+    precision_for_a_while=lambda: within(
+        lambda: jax.default_matmul_precision("float32")
+    ),
+    mesh_around=lambda: within(mesh),
+    donated_no_more=lambda: jitted_with({"donate_argnums": 0}, {}),
+    donated_another=lambda: jitted_with(
+        {"donate_argnums": 0}, {"donate_argnames": "y"}
+    ),
+    device_of_jit=lambda: jitted_with({}, {"device": DEVICES[1]}),
+    backend_of_jit=lambda: jitted_with({}, {"backend": "cpu"}),
+)

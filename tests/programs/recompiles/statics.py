@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     Again,
     array,
     case,
@@ -24,11 +25,6 @@ from tests.programs.recompiles.classes import Larger, Model
 
 
 @case
-def static_number() -> Again:
-    return twice(lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=1)
-
-
-@case
 def static_name() -> Again:
     @functools.partial(jax.jit, static_argnames="mode")
     def f(x, *, mode):
@@ -36,16 +32,6 @@ def static_name() -> Again:
 
     f(array(3), mode="train")
     return lambda: f(array(3), mode="eval")
-
-
-@case
-def static_numbers_of_one_hash() -> Again:
-    return twice(
-        lambda x, axis: x.sum(axis),
-        (array(3, 3), -1),
-        (array(3, 3), -2),
-        static_argnums=1,
-    )
 
 
 @case
@@ -66,16 +52,6 @@ def static_by_name_now() -> Again:
 
     f(array(3), 3)
     return lambda: f(array(3), n=3)
-
-
-@case
-def static_tuple() -> Again:
-    return twice(
-        lambda x, sizes: x.reshape(sizes),
-        (array(6), (2, 3)),
-        (array(6), (3, 2)),
-        static_argnums=1,
-    )
 
 
 @case
@@ -107,16 +83,6 @@ class Config:
         raise AssertionError
 
 
-@case
-def static_object() -> Again:
-    return twice(
-        lambda config, x: x * config.size,
-        (Config(2), array(3)),
-        (Config(2), array(3)),
-        static_argnums=0,
-    )
-
-
 @dataclass(frozen=True)
 class Options:
     """An object that is hashed by value."""
@@ -125,29 +91,9 @@ class Options:
     name: str = "net"
 
 
-@case
-def static_dataclass() -> Again:
-    return twice(
-        lambda options, x: x * options.size,
-        (Options(2), array(3)),
-        (Options(4), array(3)),
-        static_argnums=0,
-    )
-
-
 class Color(enum.Enum):
     RED = 1
     BLUE = 2
-
-
-@case
-def static_enum() -> Again:
-    return twice(
-        lambda color, x: x * color.value,
-        (Color.RED, array(3)),
-        (Color.BLUE, array(3)),
-        static_argnums=0,
-    )
 
 
 class Holder:
@@ -158,74 +104,9 @@ class Holder:
 
 
 @case
-def static_object_with_an_array() -> Again:
-    return twice(
-        lambda holder, x: x * holder.values,
-        (Holder(np.ones(3)), array(3)),
-        (Holder(np.ones(3)), array(3)),
-        static_argnums=0,
-    )
-
-
-@case
-def static_text_too_long() -> Again:
-    return twice(
-        lambda text, x: x * len(text),
-        ("a" * 500, array(3)),
-        ("b" * 500, array(3)),
-        static_argnums=0,
-    )
-
-
-@case
-def static_partial() -> Again:
-    return twice(
-        lambda fun, x: fun(x),
-        (functools.partial(scaled, 3), array(3)),
-        (functools.partial(scaled, 3), array(3)),
-        static_argnums=0,
-    )
-
-
-@case
 def static_self() -> Again:
     Model(2).method(array(3))
     return lambda: Model(2).method(array(3))
-
-
-@case
-def static_not_a_number() -> Again:
-    return static(float("nan"), float("nan"))
-
-
-@case
-def static_number_of_numpy() -> Again:
-    return static(3, np.int64(3))
-
-
-@case
-def static_dtype() -> Again:
-    return static(np.dtype("float32"), np.dtype("int32"))
-
-
-@case
-def static_none() -> Again:
-    return static(None, 3)
-
-
-@case
-def static_set() -> Again:
-    return static(frozenset([1]), frozenset([2]))
-
-
-@case
-def static_function() -> Again:
-    return static(scaled, static)
-
-
-@case
-def static_mesh() -> Again:
-    return static(mesh(), mesh(("a", "b"), (2, 4)))
 
 
 @case
@@ -234,6 +115,66 @@ def static_class() -> Again:
     return lambda: Larger.made(array(3))
 
 
-@case
-def static_counted_from_the_end() -> Again:
-    return twice(lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=-1)
+CASES.update(
+    static_number=lambda: twice(
+        lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=1
+    ),
+    static_numbers_of_one_hash=lambda: twice(
+        lambda x, axis: x.sum(axis),
+        (array(3, 3), -1),
+        (array(3, 3), -2),
+        static_argnums=1,
+    ),
+    static_tuple=lambda: twice(
+        lambda x, sizes: x.reshape(sizes),
+        (array(6), (2, 3)),
+        (array(6), (3, 2)),
+        static_argnums=1,
+    ),
+    static_object=lambda: twice(
+        lambda config, x: x * config.size,
+        (Config(2), array(3)),
+        (Config(2), array(3)),
+        static_argnums=0,
+    ),
+    static_dataclass=lambda: twice(
+        lambda options, x: x * options.size,
+        (Options(2), array(3)),
+        (Options(4), array(3)),
+        static_argnums=0,
+    ),
+    static_enum=lambda: twice(
+        lambda color, x: x * color.value,
+        (Color.RED, array(3)),
+        (Color.BLUE, array(3)),
+        static_argnums=0,
+    ),
+    static_object_with_an_array=lambda: twice(
+        lambda holder, x: x * holder.values,
+        (Holder(np.ones(3)), array(3)),
+        (Holder(np.ones(3)), array(3)),
+        static_argnums=0,
+    ),
+    static_text_too_long=lambda: twice(
+        lambda text, x: x * len(text),
+        ("a" * 500, array(3)),
+        ("b" * 500, array(3)),
+        static_argnums=0,
+    ),
+    static_partial=lambda: twice(
+        lambda fun, x: fun(x),
+        (functools.partial(scaled, 3), array(3)),
+        (functools.partial(scaled, 3), array(3)),
+        static_argnums=0,
+    ),
+    static_not_a_number=lambda: static(float("nan"), float("nan")),
+    static_number_of_numpy=lambda: static(3, np.int64(3)),
+    static_dtype=lambda: static(np.dtype("float32"), np.dtype("int32")),
+    static_none=lambda: static(None, 3),
+    static_set=lambda: static(frozenset([1]), frozenset([2])),
+    static_function=lambda: static(scaled, static),
+    static_mesh=lambda: static(mesh(), mesh(("a", "b"), (2, 4))),
+    static_counted_from_the_end=lambda: twice(
+        lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=-1
+    ),
+)
