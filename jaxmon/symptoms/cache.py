@@ -13,7 +13,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.symptom import HINT, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import HINT, TIME, Finding, Symptom, ended
 
 
 _MOST_EVIDENCE = 3
@@ -49,7 +49,7 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "cache",
             of,
-            _sentence(obstacle.message),
+            ended(obstacle.message),
             (f"set at {obstacle.where}",) if obstacle.where else (),
             obstacle.advice,
             obstacle.where,
@@ -66,10 +66,6 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(event.message for event in failed[-1:]),
             f"Check space and permissions of {cache.directory or 'its directory'}.",
         )
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _compiled_together(

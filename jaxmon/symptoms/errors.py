@@ -24,6 +24,7 @@ from jaxmon.symptoms.symptom import (
     Finding,
     Mode,
     Symptom,
+    ended,
     quoted,
 )
 
@@ -126,15 +127,11 @@ def _warned(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 f"warning_{warning.kind}",
                 warning.function,
-                f"JAX warned{by}{often}: {_ended(warning.text[:MOST_OF_A_MESSAGE])}",
+                f"JAX warned{by}{often}: {ended(warning.text[:MOST_OF_A_MESSAGE])}",
                 (f"at {warning.where}",) if warning.where else (),
                 WARNINGS[warning.kind],
                 where=warning.where,
             )
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "!")) else f"{text}."
 
 
 _CLOCKS = ("time.", "datetime.", "date.")
@@ -178,7 +175,10 @@ class Misuse(NamedTuple):
             action = _MEASURE if clock else self.action
             yield Finding(
                 *(self.topic, function, f"{text}."),
-                *(_also(others), action),
+                tuple(
+                    f"also {of.text} at {of.place}" for of in others[:_MOST_EVIDENCE]
+                ),
+                action,
                 where=mistake.place,
             )
 
@@ -242,12 +242,6 @@ def _grouped(
 
 def _subject(mistake: TraceMistake) -> str:
     return mistake.functions[0] if mistake.functions else mistake.within
-
-
-def _also(others: list[TraceMistake]) -> tuple[str, ...]:
-    return tuple(
-        f"also {mistake.text} at {mistake.place}" for mistake in others[:_MOST_EVIDENCE]
-    )
 
 
 def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:

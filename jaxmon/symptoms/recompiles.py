@@ -154,7 +154,8 @@ def _not_warmed(
         function.name,
         f"{function.name} was recompiled {times(len(later))} at {where} because "
         f"{WHY[cause]}, although calls at {line} had compiled other programs of it "
-        f"before. This took {_of_compiles(took, function.compile_time)}.",
+        f"before. This took {duration(took)} of the {duration(function.compile_time)} "
+        "that its compiles took.",
         latest_texts(later),
         f"If the calls at {line} are to warm it up, make them with the shapes and "
         f"types of those at {where}: these had no program.",
@@ -162,10 +163,6 @@ def _not_warmed(
         seconds=took,
         severity=_severity(function, snapshot),
     )
-
-
-def _of_compiles(took: float, every: float) -> str:
-    return f"{duration(took)} of the {duration(every)} that its compiles took"
 
 
 def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:
