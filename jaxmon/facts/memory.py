@@ -12,7 +12,7 @@ _ROOM_BYTES = 256 << 20
 
 
 class Placed(Fact):
-    """Something on a *line* of the source *file*, as far as they are known."""
+    """*file* and *line* are of the source, as far as they are known."""
 
     file: str = ""
     line: int = 0
