@@ -3,11 +3,6 @@ The end of a process: what it leaves in its slot (`jaxmon.facts.endings`), and w
 sidecar adds. Every screen and the post-mortem read this record, and nothing else says
 how a process ended.
 
-A process that is killed cannot write. So it writes from its start on, and every few
-seconds, what must be known then: which process it is, its command line and how far it
-has come. An exception, a `sys.exit`, a stop and an orderly end add how it ended, and
-the sidecar the exit status, as the kernel saw it.
-
 SIGTERM and SIGINT are how people and orchestrators stop programs: that is no crash.
 """
 
