@@ -308,11 +308,8 @@ def _signal(number: int) -> str:
 def read(document: object) -> ProcessEnd:
     """
     Return the record that *document* is. What of it is implausible is as if it were not
-    there: anyone may write anything in a run directory.
-
-    Raises:
-        NewerSchemaError: it is of a later release.
-        ValueError: it is no such record.
+    there: anyone may write anything in a run directory. Raises `NewerSchemaError`: it
+    is of a later release; `ValueError`: it is no such record.
     """
     given = document if isinstance(document, Mapping) else {}
     json_text.require_schema(given, SCHEMA)

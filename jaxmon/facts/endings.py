@@ -107,10 +107,7 @@ def read_pages(descriptor: int) -> bytes:
 def records(raw: bytes) -> tuple[ProcessEnd, ProcessEnd | None] | None:
     """
     Return the record of the latest process, and that of the one before it, `None` if
-    there are none.
-
-    Raises:
-        NewerSchemaError: they are of a later release.
+    there are none. Raises `NewerSchemaError`: they are of a later release.
     """
     written = [
         record
@@ -318,10 +315,8 @@ def slots(
 
 def slot(path: Path | str) -> SlotEnds | None:
     """
-    Return the records in the file *path*, `None` if there are none.
-
-    Raises:
-        NewerSchemaError: they are of a later release.
+    Return the records in the file *path*, `None` if there are none. Raises
+    `NewerSchemaError`: they are of a later release.
     """
     if (descriptor := open_slot(path, os.O_RDONLY)) is None:
         return None
@@ -341,10 +336,8 @@ def slot(path: Path | str) -> SlotEnds | None:
 def counts(path: Path, of: ProcessEnd) -> str | None:
     """
     Return the counters that the process *of* left in the file *path*, `None` if they
-    are void: too old, removed, or replaced by its successor's.
-
-    Raises:
-        ValueError: they are no text.
+    are void: too old, removed, or replaced by its successor's. Raises `ValueError`:
+    they are no text.
     """
     descriptor = open_slot(path, os.O_RDONLY)
     if descriptor is None:
@@ -360,10 +353,8 @@ def counts(path: Path, of: ProcessEnd) -> str | None:
 
 def unpacked(stored: bytes) -> str:
     """
-    Return the text of counters that are *stored* compressed.
-
-    Raises:
-        ValueError: that is not what is stored.
+    Return the text of counters that are *stored* compressed. Raises `ValueError`: that
+    is not what is stored.
     """
     inflate = zlib.decompressobj()
     try:

@@ -201,10 +201,8 @@ class JobHost(Fact):
 
 def host(target: str, document: object) -> JobHost:
     """
-    Return the content of the ``/job`` of the sidecar at *target*.
-
-    Raises:
-        ValueError: it is something else, or of a later release.
+    Return the content of the ``/job`` of the sidecar at *target*. Raises `ValueError`:
+    it is something else, or of a later release.
     """
     given = mapping(document)
     documents = given.get("ranks")

@@ -111,10 +111,8 @@ class Document(NamedTuple):
 
 def read(path: Path) -> Document:
     """
-    Return the content of the file *path*.
-
-    Raises:
-        SignaturesError: it cannot be read, or is not such a file.
+    Return the content of the file *path*. Raises `SignaturesError`: it cannot be read,
+    or is not such a file.
     """
     try:
         data = bounded.read(path, most=MOST_BYTES, pipe=True)
@@ -133,10 +131,8 @@ def read(path: Path) -> Document:
 
 def parsed(document: Any) -> Document:
     """
-    Return *document*, decoded JSON.
-
-    Raises:
-        ValueError: it is not as described in docs/persistent-cache.md.
+    Return *document*, decoded JSON. Raises `ValueError`: it is not as described in
+    docs/persistent-cache.md.
     """
     found = require_object("the file", document)
     json_text.require_schema(found, SCHEMA)
