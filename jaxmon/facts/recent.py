@@ -335,15 +335,17 @@ def _latency(found: Iterable[Observations]) -> Latency | None:
     )
 
 
+def rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
+    """Return how many a second there were, by process."""
+    counted: dict[str, float] = defaultdict(float)
+    for key, observed in found.items():
+        if seconds := recent.seconds(key[0]):
+            counted[key[0]] += observed.observed / seconds
+    return counted
+
+
 def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
-    """Return how many a second there were, in all processes; `None` if unknown."""
-    if not lately:
-        return None
-    counts: dict[str, float] = defaultdict(float)
-    for key, observed in lately.items():
-        counts[key[0]] += observed.observed
-    times = {worker: recent.seconds(worker) for worker in counts}
-    return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
+    return sum(rates(lately, recent).values()) if lately else None
 
 
 def _count(found: Iterable[Observations]) -> float:
@@ -384,13 +386,9 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
         keys[key[1]].add(key)
     found = []
     for loop, of in keys.items():
-        new = total(lately[key] for key in of if key in lately)
+        these = {key: lately[key] for key in of if key in lately}
+        new = total(these.values())
         before = total(usual[key] for key in of if key in usual)
-        rates = [
-            lately[key].observed / seconds
-            for key in of
-            if key in lately and (seconds := recent.seconds(key[0]))
-        ]
         running = {key[0]: ages[key] for key in of if key in ages}
         oldest = max(running, key=lambda worker: running[worker], default="")
         parts = [goodput[key[0]] for key in of if key[0] in goodput]
@@ -400,7 +398,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 loop=loop,
                 workers=in_order({key[0] for key in of}),
                 steps=sum(every[key].observed for key in of if key in every),
-                rate=min(rates, default=None),
+                rate=min(rates(these, recent).values(), default=None),
                 p50=new.quantile(0.5) if new is not None else None,
                 p95=new.quantile(0.95) if new is not None else None,
                 mean=new.mean if new is not None else None,
