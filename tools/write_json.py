@@ -19,9 +19,8 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jaxmon.cli.reference import page, table
-from jaxmon.facts.events import Recompile
+from jaxmon.facts.events import OomReport, Recompile
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.oom import OomReport
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import Fact
 from jaxmon.facts.status import FindingSummary, Summary

@@ -89,11 +89,11 @@ def warmup(
         arguments = Arguments(import_module("jax"), zeros)
         for done, (function, jitted, signature) in enumerate(todo, 1):
             if programs is not None:
-                programs.begin(function.name, signature)
+                programs.begin(function.function, signature)
             reason = _tried(arguments, function, jitted, signature)
             if reason:
-                failed.append((function.name, reason))
-                log.warning("warm-up of %s failed: %s", function.name, reason)
+                failed.append((function.function, reason))
+                log.warning("warm-up of %s failed: %s", function.function, reason)
             if part is not None:
                 part.advance(failed=bool(reason))
             if progress is not None:
@@ -129,7 +129,7 @@ _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]
 def _matched(
     several: list[Any], document: Document
 ) -> tuple[int, _Todo, tuple[str, ...]]:
-    functions = {function.name: function for function in document.functions}
+    functions = {function.function: function for function in document.functions}
     todo: _Todo = []
     missing = []
     for jitted in several:

@@ -30,7 +30,7 @@ from jaxmon.host.formats.layout import counted, duration, share
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
-    from jaxmon.facts.cache import Compiling
+    from jaxmon.facts.events import Compiling
     from jaxmon.facts.programs import CompiledProgram
     from jaxmon.preflight.compiled.view import ProcessPrograms
     from jaxmon.preflight.profile.passes import CompileTimes, TracedCompile

@@ -73,9 +73,9 @@ def export(
     functions = len(found.functions)
     output.line(f"{functions} functions, {count} signatures", err=True)
     for function in found.functions:
-        for reason, number in function.omitted.items():
+        for reason, number in function.not_exportable.items():
             output.line(
-                f"not exportable: {function.name} ({number}): {reason}", err=True
+                f"not exportable: {function.function} ({number}): {reason}", err=True
             )
 
 

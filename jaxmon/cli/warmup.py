@@ -86,7 +86,7 @@ def command(
         chosen = tuple(
             function for function in document.functions if function.module in modules
         )
-        document = dataclasses.replace(document, functions=chosen)
+        document = document._replace(functions=chosen)
     total = sum(len(function.signatures) for function in document.functions)
     if not total:
         msg = f"{file} has no signatures to compile"
@@ -95,7 +95,7 @@ def command(
         raise CommandError(msg, exit_code=_MISUSE)
     check = check or gate is not None
     arrived: list[Result] = []
-    peculiar = {of.name: texts(of.signatures) for of in document.functions}
+    peculiar = {of.function: texts(of.signatures) for of in document.functions}
 
     def text(result: Result) -> str:
         return _text(result, peculiar[result.function][result.place])
@@ -120,9 +120,11 @@ def command(
     totals = ", ".join(f"{number} {status}" for status, number in counts.items())
     failed = [text(result) for result in results if result.status == FAILED]
     unknown = [
-        Result(function.name, -1, "unchecked", f"{number:,} programs: {reason}", 0.0)
+        Result(
+            function.function, -1, "unchecked", f"{number:,} programs: {reason}", 0.0
+        )
         for function in document.functions
-        for reason, number in function.omitted.items()
+        for reason, number in function.not_exportable.items()
         if check
     ]
     failed += [f"{of.function}: {of.status}: {of.reason}" for of in unknown]

@@ -14,8 +14,8 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.reading import Key, Observations, Reading
-from jaxmon.facts.recent import Recent, slowest_p95
+from jaxmon.facts.reading import Reading
+from jaxmon.facts.recent import Recent, rates, slowest_p95
 
 
 EVERY = 5.0
@@ -121,7 +121,6 @@ def _shown(value: float) -> float | None:
 
 
 def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
-    """Return the values of the host and of each process, by series."""
     found: dict[str, dict[str, float]] = {_HOST: {}}
 
     def put(name: str, values: Mapping[str, float], whole: _Whole | None) -> None:
@@ -132,10 +131,10 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 
     requests = recent.distributions(catalog.REQUEST_SECONDS)
     failed = {key: observed for key, observed in requests.items() if key[2] == "error"}
-    put("requests", _rates(requests, recent), sum)
+    put("requests", rates(requests, recent), sum)
     put(
         "errors",
-        {**dict.fromkeys(_rates(requests, recent), 0.0), **_rates(failed, recent)},
+        {**dict.fromkeys(rates(requests, recent), 0.0), **rates(failed, recent)},
         sum,
     )
     for worker in {_HOST, *(key[0] for key in requests)}:
@@ -146,12 +145,11 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
         }
         if (p95 := slowest_p95(of)) is not None:
             found.setdefault(worker, {})["p95"] = p95
-    put("steps", _rates(recent.distributions(catalog.STEP_SECONDS), recent), min)
+    put("steps", rates(recent.distributions(catalog.STEP_SECONDS), recent), min)
     put("compiles", recent.sums(catalog.COMPILES), sum)
     put("queue", _sums(now, catalog.QUEUE_DEPTH), sum)
     put("host_memory", _sums(now, catalog.PROCESS_RESIDENT_MEMORY_BYTES), sum)
-    in_use = now.by(catalog.DEVICE_MEMORY_BYTES, "worker", kind="in_use")
-    put("device_memory", {worker: value for (worker,), value in in_use.items()}, sum)
+    put("device_memory", _sums(now, catalog.DEVICE_MEMORY_BYTES, kind="in_use"), sum)
     busy = now.of(catalog.ACCELERATOR_UTILIZATION_RATIO).values()
     if busy:
         found[_HOST]["busy"] = sum(busy) / len(busy)
@@ -161,17 +159,6 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 _Whole = Callable[[Iterable[float]], float]
 
 
-def _rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
-    """Return how many a second there were, by process."""
-    rates: dict[str, float] = {}
-    for key, observed in found.items():
-        if seconds := recent.seconds(key[0]):
-            rates[key[0]] = rates.get(key[0], 0.0) + observed.observed / seconds
-    return rates
-
-
-def _sums(now: Reading, metric: Metric) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for key, value in now.of(metric).items():
-        sums[key[0]] = sums.get(key[0], 0.0) + value
-    return sums
+def _sums(now: Reading, metric: Metric, **only: str) -> dict[str, float]:
+    sums = now.by(metric, "worker", **only)
+    return {worker: value for (worker,), value in sums.items()}

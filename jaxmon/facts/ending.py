@@ -3,11 +3,6 @@ The end of a process: what it leaves in its slot (`jaxmon.facts.endings`), and w
 sidecar adds. Every screen and the post-mortem read this record, and nothing else says
 how a process ended.
 
-A process that is killed cannot write. So it writes from its start on, and every few
-seconds, what must be known then: which process it is, its command line and how far it
-has come. An exception, a `sys.exit`, a stop and an orderly end add how it ended, and
-the sidecar the exit status, as the kernel saw it.
-
 SIGTERM and SIGINT are how people and orchestrators stop programs: that is no crash.
 """
 
@@ -226,7 +221,6 @@ class ProcessEnd(Fact):
         return self._silent()
 
     def _silent(self) -> str:
-        """Return how one ended that left no word, as far as that is known."""
         if self.state == CRASHED:
             return "ended by an uncaught exception"
         if self.signal:
@@ -303,7 +297,6 @@ _OPTIONAL = {
 
 
 def _signal(number: int) -> str:
-    """Return the name of a signal, empty if there is none of that number."""
     import signal  # noqa: PLC0415 - few processes end so
 
     try:
@@ -315,11 +308,8 @@ def _signal(number: int) -> str:
 def read(document: object) -> ProcessEnd:
     """
     Return the record that *document* is. What of it is implausible is as if it were not
-    there: anyone may write anything in a run directory.
-
-    Raises:
-        NewerSchemaError: it is of a later release.
-        ValueError: it is no such record.
+    there: anyone may write anything in a run directory. Raises `NewerSchemaError`: it
+    is of a later release; `ValueError`: it is no such record.
     """
     given = document if isinstance(document, Mapping) else {}
     json_text.require_schema(given, SCHEMA)
@@ -336,7 +326,6 @@ def read(document: object) -> ProcessEnd:
 
 
 def _plausible(kind: type, value: object) -> Any:
-    """Return *value* as a *kind*, `None` if it is none."""
     if kind is tuple:
         items = value if isinstance(value, list) else ()
         return tuple(
@@ -356,7 +345,6 @@ def _plausible(kind: type, value: object) -> Any:
 
 
 def _text(value: object) -> str:
-    """Return *value* if it is text that can be encoded."""
     if not isinstance(value, str):
         return ""
     return value.encode(errors="replace").decode()

@@ -10,27 +10,8 @@ record is written as if it would be, and whether a process is alive is known fro
 that the kernel releases. The next process in the slot counts a predecessor that
 crashed, the sidecar one without a successor, whose exit status it adds (`complete`).
 
-Finished are a program that came to its end, `sys.exit`, and `jaxmon.uninstrument`.
-Stopped are those that SIGTERM or SIGINT ends: a `KeyboardInterrupt`, a handler that
-calls `sys.exit`, a program that sends itself the signal after it has handled it, and
-those of which the kernel says so. Crashed are an uncaught exception, one that the
-program handles by `sys.exit` with the code 1, other signals, the kernel's OOM killer
-and `os._exit`; that is also how a child forked by `multiprocessing` ends if it has an
-agent of its own.
-
-Nothing of Python runs at SIGTERM that nothing handles, and a handler of ours would
-change the program. So before Linux 6.15, or without a sidecar, such an end may also be
-SIGKILL's. It counts as a crash only if it follows another one, or a crash, within ten
-minutes. In Kubernetes, the pod takes its record and sidecar along.
-
-A process that ends between two polls of the sidecar would take its counts along. So,
-when it stops, it writes its counters behind the pages, added to those of the processes
-before it; the sidecar serves them for a while, and adds them to what the slot's next
-process counts. A series of a slot thus only rises, however often it is read, and
-every count is in it once. Such a chain ends where the next process cannot know what its
-predecessor counted: it was killed, or crashed, ended too long ago, or could not write;
-and where it runs another script or module. The next process then removes the counts,
-before it counts as a start of the slot.
+Which ends are a stop, and which a crash, is in decision 49; whose counts the file has,
+and for how long they count, in decision 46.
 
 `jaxmon.agent.end_writer` writes it, and `jaxmon.facts.endings` has its layout. Anyone
 who may write in the run directory may write anything here: what cannot be a record
@@ -126,10 +107,7 @@ def read_pages(descriptor: int) -> bytes:
 def records(raw: bytes) -> tuple[ProcessEnd, ProcessEnd | None] | None:
     """
     Return the record of the latest process, and that of the one before it, `None` if
-    there are none.
-
-    Raises:
-        NewerSchemaError: they are of a later release.
+    there are none. Raises `NewerSchemaError`: they are of a later release.
     """
     written = [
         record
@@ -337,10 +315,8 @@ def slots(
 
 def slot(path: Path | str) -> SlotEnds | None:
     """
-    Return the records in the file *path*, `None` if there are none.
-
-    Raises:
-        NewerSchemaError: they are of a later release.
+    Return the records in the file *path*, `None` if there are none. Raises
+    `NewerSchemaError`: they are of a later release.
     """
     if (descriptor := open_slot(path, os.O_RDONLY)) is None:
         return None
@@ -360,10 +336,8 @@ def slot(path: Path | str) -> SlotEnds | None:
 def counts(path: Path, of: ProcessEnd) -> str | None:
     """
     Return the counters that the process *of* left in the file *path*, `None` if they
-    are void: too old, removed, or replaced by its successor's.
-
-    Raises:
-        ValueError: they are no text.
+    are void: too old, removed, or replaced by its successor's. Raises `ValueError`:
+    they are no text.
     """
     descriptor = open_slot(path, os.O_RDONLY)
     if descriptor is None:
@@ -379,10 +353,8 @@ def counts(path: Path, of: ProcessEnd) -> str | None:
 
 def unpacked(stored: bytes) -> str:
     """
-    Return the text of counters that are *stored* compressed.
-
-    Raises:
-        ValueError: that is not what is stored.
+    Return the text of counters that are *stored* compressed. Raises `ValueError`: that
+    is not what is stored.
     """
     inflate = zlib.decompressobj()
     try:

@@ -1,11 +1,15 @@
-"""What happened in a process: events, recompiles, warnings, errors, slowdowns."""
+"""
+What happened in a process: events, recompiles, warnings, errors, slowdowns; programs
+that it keeps, loads or warms up; its reports on memory that ran out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.facts.memory import place
+from jaxmon.facts.functions import Folded, Obstacle, Program, Requests
+from jaxmon.facts.memory import Allocations, Arrays, Device, HostMemory, Placed
 from jaxmon.facts.record import NOTHING, Fact
 
 
@@ -134,7 +138,7 @@ class Warned(Fact):
     count: int = 0
 
 
-class TraceMistake(Fact):
+class TraceMistake(Placed):
     """
     A mistake in a jitted function, from its source.
 
@@ -146,16 +150,9 @@ class TraceMistake(Fact):
     """
 
     kind: str = ""
-    file: str = ""
-    line: int = 0
     text: str = ""
     within: str = ""
     functions: tuple[str, ...] = ()
-
-    @property
-    def place(self) -> str:
-        """File and line, as far as they are known."""
-        return place(self.file, self.line)
 
 
 class Tracing(Fact):
@@ -217,3 +214,135 @@ class Draws(Fact):
     draws: int = 0
     samples: int = 0
     same: int = 0
+
+
+class Cache(Fact):
+    """
+    The persistent compilation cache.
+
+    Attributes:
+        functions: the requests for programs of each function.
+        saved_seconds: compile time of hits, each rounded down to whole seconds, less
+            the time to retrieve them; negative if that took longer.
+    """
+
+    enabled: bool | None = None
+    directory: str | None = ""
+    requests: Requests = Requests()
+    functions: Mapping[str, Requests] = NOTHING
+    writes: int = 0
+    errors: Mapping[str, int] = NOTHING
+    saved_seconds: float = 0.0
+    size_bytes: float | None = None
+    entries: int | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+class Signatures(Fact):
+    """
+    What functions were compiled for.
+
+    Attributes:
+        recorded: signatures that another process can compile ahead.
+        omitted: compiles whose signature cannot be recorded.
+        warmed: signatures that this process was warmed up with.
+        failed: those that it could not be warmed up with.
+    """
+
+    recorded: int = 0
+    omitted: int = 0
+    warmed: int = 0
+    failed: int = 0
+
+
+class Compiling(Fact):
+    """
+    Compiles that are running.
+
+    Attributes:
+        function: that of the oldest, which XLA has had for *oldest_seconds*.
+        equations: of its program, of which *most* come from the line *where*; 0 before
+            it has taken some seconds, and where that is not known.
+        folded: what it does with constants, which XLA may be computing.
+    """
+
+    count: int = 0
+    oldest_seconds: float = 0.0
+    function: str = ""
+    equations: int = 0
+    most: int = 0
+    where: str = ""
+    folded: Folded | None = None
+
+
+class FailedAllocation(Fact):
+    """
+    The data of an error for its report. Holds no reference to the error.
+
+    Attributes:
+        function: label of the function that failed.
+        kind: one of `catalog.ERROR_KINDS`.
+        type: class of the exception, and *message*, its first lines.
+        text: the whole message, truncated.
+        stage: how far the call had come, if known.
+        where: ``file:line`` of the user's program, if known.
+    """
+
+    function: str = ""
+    kind: str = ""
+    type: str = ""
+    message: str = ""
+    text: str = ""
+    stage: str | None = None
+    where: str | None = None
+    time: float = 0.0
+
+
+class LiveArrays(Fact):
+    """
+    The arrays of all devices, `None` if unknown; sizes are of those *added_up*, as far
+    as time allowed, without the *offloaded_bytes*, which are in the host's memory.
+    """
+
+    arrays: int | None = None
+    added_up: int = 0
+    bytes: float = 0.0
+    offloaded_bytes: int = 0
+    by_dtype: Mapping[str, Arrays] = NOTHING
+
+
+class OomReport(Fact):
+    """
+    An out-of-memory report.
+
+    Attributes:
+        failures_without_report: those since the report before.
+        lines: those that hold most memory, now or in the last snapshot.
+        asked: the program that probably requested memory, by its function.
+        programs: the largest ones, likewise.
+        unavailable: why there is nothing in a section.
+    """
+
+    format: str = "jaxmon-oom-2"
+    time: str = ""
+    program: str | None = None
+    pid: int = 0
+    versions: Mapping[str, str | None] = NOTHING
+    failure: FailedAllocation = FailedAllocation()
+    failures_without_report: int = 0
+    devices: tuple[Device, ...] = ()
+    host: HostMemory = HostMemory()
+    live_arrays: LiveArrays = LiveArrays()
+    lines: Allocations = Allocations()
+    asked: Mapping[str, Program] = NOTHING
+    programs: Mapping[str, Program] = NOTHING
+    compiles: tuple[EventFact, ...] = ()
+    recompiles: tuple[EventFact, ...] = ()
+    leaks: tuple[EventFact, ...] = ()
+    advice: tuple[str, ...] = ()
+    unavailable: Mapping[str, str] = NOTHING
+
+    def without(self, name: str, why: str) -> OomReport:
+        """Return a copy with nothing in the section *name*."""
+        empty = {name: getattr(OomReport, name)}
+        return self.replace(**empty, unavailable={**self.unavailable, name: why})

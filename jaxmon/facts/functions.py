@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxmon.facts.record import NOTHING, Fact
-from jaxmon.tuples import NamedTuple
 
 
 LEAST_SECONDS = 2e-5
@@ -20,15 +19,16 @@ LEAST_SECONDS = 2e-5
 _LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
 
 
-class Distribution(NamedTuple):
+class Spread(Fact):
     """
-    Quantiles of times, in seconds: the lower quartile, the median, and what nine of ten
-    do not exceed.
+    Quantiles of so many times, in seconds: the lower quartile, the median, and what
+    nine of ten do not exceed.
     """
 
-    low: float
-    middle: float
-    high: float
+    count: int = 0
+    low: float = 0.0
+    middle: float = 0.0
+    high: float = 0.0
 
     def limit(self, margin: float) -> float:
         """
@@ -37,39 +37,21 @@ class Distribution(NamedTuple):
         """
         return self.high * (1 + margin) + LEAST_SECONDS
 
-    def over(self, before: Distribution) -> float:
+    def over(self, before: Spread) -> float:
         """Return how many times as long these times are as those *before*."""
         return self.middle / max(before.middle, 1e-9)
 
-    def slower_than(self, before: Distribution, margin: float) -> bool:
+    def slower_than(self, before: Spread, margin: float) -> bool:
         """Return whether these times are longer than those *before*, beyond noise."""
         return self.low > before.limit(margin)
 
 
-def distribution(times: Sequence[float]) -> Distribution:
-    """Return the quantiles of *times*, at least one."""
-    ordered = sorted(times)
-    last = len(ordered) - 1
-    return Distribution(*(ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH)))
-
-
-class Spread(Fact):
-    """Quantiles of times, in seconds, and of how many."""
-
-    count: int = 0
-    low: float = 0.0
-    middle: float = 0.0
-    high: float = 0.0
-
-    @property
-    def distribution(self) -> Distribution:
-        """The quantiles."""
-        return Distribution(self.low, self.middle, self.high)
-
-
 def spread_of(times: Sequence[float]) -> Spread | None:
     """Return the spread of *times*, `None` without any."""
-    return Spread(len(times), *distribution(times)) if times else None
+    ordered = sorted(times)
+    last = len(ordered) - 1
+    found = (ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH))
+    return Spread(len(ordered), *found) if ordered else None
 
 
 class Obstacle(Fact):

@@ -201,10 +201,8 @@ class JobHost(Fact):
 
 def host(target: str, document: object) -> JobHost:
     """
-    Return the content of the ``/job`` of the sidecar at *target*.
-
-    Raises:
-        ValueError: it is something else, or of a later release.
+    Return the content of the ``/job`` of the sidecar at *target*. Raises `ValueError`:
+    it is something else, or of a later release.
     """
     given = mapping(document)
     documents = given.get("ranks")
@@ -264,7 +262,6 @@ class _StackedThreads(Fact):
 
 
 def _is_of_a_job(rank: Rank) -> bool:
-    """Return whether *rank* is one of several processes of a job."""
     if rank.index is None or rank.count is None:
         return False
     return 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count

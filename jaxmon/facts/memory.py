@@ -11,9 +11,16 @@ from jaxmon.facts.record import NOTHING, Fact
 _ROOM_BYTES = 256 << 20
 
 
-def place(file: str, line: int) -> str:
-    """Return file and line, as far as they are known."""
-    return f"{file}:{line}" if file and line else file
+class Placed(Fact):
+    """*file* and *line* are of the source, as far as they are known."""
+
+    file: str = ""
+    line: int = 0
+
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
 class Arrays(Fact):
@@ -54,7 +61,7 @@ class Memory(Fact):
     devices: tuple[Device, ...] = ()
 
 
-class Line(Fact):
+class Line(Placed):
     """
     A source line that holds device memory.
 
@@ -62,19 +69,12 @@ class Line(Fact):
         kind: ``buffer`` for arrays, ``executable`` for compiled programs.
     """
 
-    file: str = ""
-    line: int = 0
     function: str = ""
     kind: str = ""
     bytes: float = 0.0
     arrays: int = 0
     growth_bytes: float = 0.0
     growth_arrays: int = 0
-
-    @property
-    def place(self) -> str:
-        """File and line, as far as they are known."""
-        return place(self.file, self.line)
 
     def __str__(self) -> str:
         """Return where it is."""
@@ -221,21 +221,14 @@ class Crossings(Fact):
     seconds: float = 0.0
 
 
-class Transfer(Fact):
+class Transfer(Placed):
     """A source line that moves data between host and device."""
 
-    file: str = ""
-    line: int = 0
     direction: str = ""
     how: str = ""
     count: int = 0
     bytes: float = 0.0
     seconds: float = 0.0
-
-    @property
-    def place(self) -> str:
-        """File and line, as far as they are known."""
-        return place(self.file, self.line)
 
 
 class Callback(Fact):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.cache import Cache, Compiling, Signatures
 from jaxmon.facts.events import (
+    Cache,
+    Compiling,
     Draws,
     Errors,
     EventFact,
     ReadyProcess,
     Recompile,
+    Signatures,
     Slower,
     Tracing,
     Warned,
@@ -30,7 +32,6 @@ from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.run import RunRecord
 from jaxmon.facts.walltime import Period, WallTime
-from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 
 
@@ -226,22 +227,11 @@ def read(
     document = {**mapping(overview), "events": happened, "implausible": ()}
     found, implausible = sifted(Snapshot, document)
     recompiles = (
-        from_json(
-            Recompile,
-            {
-                **e.details,
-                "time": e.time,
-                "function": e.function,
-                "trace_id": e.trace_id,
-            },
-        )
-        for e in found.of_kind("recompile")
+        from_json(Recompile, {**of.details, **vars(of)})
+        for of in found.of_kind("recompile")
     )
     functions = sorted(found.functions, key=_importance)
-    # An older agent gives all of it.
-    program = disclosure.command(found.process.program.split(" "))
     return found.replace(
-        process=found.process.replace(program=program),
         implausible=implausible,
         limits=limits or Limits(),
         functions=tuple(functions),

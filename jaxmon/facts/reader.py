@@ -70,7 +70,6 @@ _readers: dict[Any, Reader] = {}
 
 
 def _record(kind: Any) -> Reader:
-    """Return what reads a *kind*."""
     if (made := _readers.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import inf, isfinite
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
@@ -130,20 +131,14 @@ def _distribution(
     return Observations(_SAME.setdefault(bounds, bounds), counts, observed)
 
 
+@lru_cache(maxsize=1000)
 def _number(text: str) -> float:
-    bound = _BOUNDS.get(text)
-    if bound is None:
-        try:
-            bound = float(text)
-        except ValueError:
-            bound = -inf  # of no use: the histogram has no infinite bound then
-        if len(_BOUNDS) < _MOST_BOUNDS:
-            _BOUNDS[text] = bound
-    return bound
+    try:
+        return float(text)
+    except ValueError:
+        return -inf  # of no use: the histogram has no infinite bound then
 
 
-_MOST_BOUNDS = 1000
-_BOUNDS: dict[str, float] = {"+Inf": inf}
 # Most histograms have the bounds of the catalogue, which are kept once.
 _SAME: dict[tuple[float, ...], tuple[float, ...]] = {}
 

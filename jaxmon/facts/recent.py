@@ -191,7 +191,6 @@ def _are_same(before: Reading, now: Reading, worker: str) -> bool:
 
 
 def _processes(reading: Reading) -> frozenset[str]:
-    """Return the processes that *reading* has something of."""
     every = (*reading.values.values(), *reading.histograms.values())
     return frozenset(key[0] for of in every for key in of)
 
@@ -210,15 +209,13 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     for route in every.keys() | waiting.keys():
         all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
         summary = _request(route, all_of, new, before, recent)
-        in_progress = waiting.get(route)
-        if in_progress is not None:
-            workers = in_order({*summary.workers, *in_progress})
+        if in_progress := waiting.get(route):
             summary = summary.replace(
-                workers=workers, in_progress=sum(in_progress.values())
+                workers=in_order({*summary.workers, *in_progress}),
+                in_progress=sum(in_progress.values()),
             )
-        ages = oldest.get(route)
-        if ages and summary.in_progress:
-            worker = max(ages, key=lambda worker: ages[worker])
+        if summary.in_progress and (ages := oldest.get(route)):
+            worker = max(ages, key=ages.__getitem__)
             summary = summary.replace(oldest=ages[worker], oldest_worker=worker)
         found.append(summary)
     return sorted(
@@ -284,7 +281,7 @@ def _request(
 ) -> RequestSummary:
     is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
-    client_errors = _count(_of(lately, "client_error"))
+    refused = _count(_of(lately, "client_error"))
     waited = finished - _count(_of(lately, None, warm=True))
     before = total(_of(usual, "success", warm=True))
     times = [
@@ -300,7 +297,7 @@ def _request(
         recent_seconds=max(times, default=None),
         recent=finished if is_known else None,
         recent_failed=failed if is_known else None,
-        recent_client_errors=client_errors if is_known else None,
+        recent_client_errors=refused if is_known else None,
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
@@ -319,7 +316,6 @@ def _request(
 def _of(
     found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
 ) -> list[Observations]:
-    """Return the histograms of *outcome*, and of the requests that were *warm*."""
     return [
         observed
         for (_, _, ended_as, start), observed in found.items()
@@ -339,15 +335,17 @@ def _latency(found: Iterable[Observations]) -> Latency | None:
     )
 
 
+def rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
+    """Return how many a second there were, by process."""
+    counted: dict[str, float] = defaultdict(float)
+    for key, observed in found.items():
+        if seconds := recent.seconds(key[0]):
+            counted[key[0]] += observed.observed / seconds
+    return counted
+
+
 def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
-    """Return how many a second there were, in all processes; `None` if unknown."""
-    if not lately:
-        return None
-    counts: dict[str, float] = defaultdict(float)
-    for key, observed in lately.items():
-        counts[key[0]] += observed.observed
-    times = {worker: recent.seconds(worker) for worker in counts}
-    return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
+    return sum(rates(lately, recent).values()) if lately else None
 
 
 def _count(found: Iterable[Observations]) -> float:
@@ -362,7 +360,6 @@ def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observat
 
 
 def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
-    """Return the values by the metric's only label, then by process."""
     values: dict[str, dict[str, float]] = defaultdict(dict)
     for (worker, label), value in found.items():
         values[label][worker] = value
@@ -389,13 +386,9 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
         keys[key[1]].add(key)
     found = []
     for loop, of in keys.items():
-        new = total(lately[key] for key in of if key in lately)
+        these = {key: lately[key] for key in of if key in lately}
+        new = total(these.values())
         before = total(usual[key] for key in of if key in usual)
-        rates = [
-            lately[key].observed / seconds
-            for key in of
-            if key in lately and (seconds := recent.seconds(key[0]))
-        ]
         running = {key[0]: ages[key] for key in of if key in ages}
         oldest = max(running, key=lambda worker: running[worker], default="")
         parts = [goodput[key[0]] for key in of if key[0] in goodput]
@@ -405,7 +398,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 loop=loop,
                 workers=in_order({key[0] for key in of}),
                 steps=sum(every[key].observed for key in of if key in every),
-                rate=min(rates, default=None),
+                rate=min(rates(these, recent).values(), default=None),
                 p50=new.quantile(0.5) if new is not None else None,
                 p95=new.quantile(0.95) if new is not None else None,
                 mean=new.mean if new is not None else None,
@@ -422,7 +415,6 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:
-    """Return what part of the *steps* was spent waiting."""
     if steps is None or steps.observed <= 0 or steps.sum <= 0:
         return None
     return min(waited / steps.sum, 1.0)

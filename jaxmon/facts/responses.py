@@ -19,10 +19,8 @@ _DEEPEST = json_text.MAX_DEPTH - 10
 
 def decoded(answer: str | FetchError) -> dict[str, Any]:
     """
-    Return the JSON object in *answer*.
-
-    Raises:
-        FetchError: *answer* is one, or is not a JSON object.
+    Return the JSON object in *answer*. Raises `FetchError`: *answer* is one, or is not
+    a JSON object.
     """
     if isinstance(answer, FetchError):
         raise answer
@@ -40,10 +38,8 @@ def decoded(answer: str | FetchError) -> dict[str, Any]:
 def overview(answer: str | FetchError) -> dict[str, Any]:
     """
     Return the overview in *answer*, in which all agents have functions, if only none
-    yet: without them all would seem to be well.
-
-    Raises:
-        FetchError: *answer* is one, no agent's overview, or that of a later release.
+    yet: without them all would seem to be well. Raises `FetchError`: *answer* is one,
+    no agent's overview, or that of a later release.
     """
     found = decoded(answer)
     if not isinstance(found.get("functions"), dict):

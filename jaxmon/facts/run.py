@@ -175,11 +175,8 @@ def paths(path: Path) -> list[Path]:
 
 def read(path: Path) -> RunRecord:
     """
-    Return the record in the file *path*.
-
-    Raises:
-        ConfigFileError: the file cannot be read.
-        RunRecordError: it has no record that this release can read.
+    Return the record in the file *path*. Raises `ConfigFileError`: the file cannot be
+    read; `RunRecordError`: it has no record that this release can read.
     """
     try:
         return from_document(json_text.parse(bounded.read(path, most=_MOST_BYTES)))
@@ -192,10 +189,8 @@ def read(path: Path) -> RunRecord:
 
 def from_document(document: Any) -> RunRecord:
     """
-    Return the record that *document* is, without what is impossible.
-
-    Raises:
-        RunRecordError: it is none.
+    Return the record that *document* is, without what is impossible. Raises
+    `RunRecordError`: it is none.
     """
     found = from_json(RunRecord, document)
     if found.schema > SCHEMA:

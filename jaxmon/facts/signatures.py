@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from jaxmon.errors import ConfigFileError, SignaturesError
 from jaxmon.host.files import bounded
@@ -38,11 +37,11 @@ _MOST_FUNCTIONS = 10_000
 _LONGEST = 300
 _LARGEST = (1 << 31) - 1
 _DTYPE = r"[a-z][a-z0-9_]{0,30}(<[a-z0-9]{1,20}>)?"
+T = TypeVar("T")
 _CONTAINERS = ("dict", "list", "tuple", "namedtuple", "node", "static")
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSignature:
+class RecordedSignature(NamedTuple):
     """
     One signature of a function.
 
@@ -62,56 +61,32 @@ class RecordedSignature:
     calls: float | None = None
     used: bool | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as in the file."""
-        return {
-            "args": list(self.args),
-            "kwargs": dict(self.kwargs),
-            "compiles": self.compiles,
-            "compile_seconds": self.compile_seconds,
-            "calls": self.calls,
-            "used": self.used,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class RecordedFunction:
+class RecordedFunction(NamedTuple):
     """
     One function.
 
     Args:
-        name: its label in metrics.
+        function: its label in metrics.
         module: where it is defined; empty if it has no name to import it by.
         qualname: its name there.
         parameters: names of its parameters; `None` if unknown.
         options: options of `jax.jit` that are not the default, as text.
         signatures: what it was compiled for.
-        omitted: number of further signatures, by the reason why they are missing.
+        not_exportable: number of further signatures, by the reason why they are
+            missing.
     """
 
-    name: str
+    function: str
     module: str
     qualname: str
     parameters: tuple[str, ...] | None
     options: Mapping[str, str]
     signatures: tuple[RecordedSignature, ...]
-    omitted: Mapping[str, int]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as in the file."""
-        return {
-            "function": self.name,
-            "module": self.module,
-            "qualname": self.qualname,
-            "parameters": None if self.parameters is None else list(self.parameters),
-            "options": dict(self.options),
-            "signatures": [signature.as_json() for signature in self.signatures],
-            "not_exportable": dict(self.omitted),
-        }
+    not_exportable: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """
     The content of a file.
 
@@ -127,20 +102,17 @@ class Document:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as in the file."""
-        return {
-            "schema": SCHEMA,
-            "versions": dict(self.versions),
-            "main": self.main,
-            "functions": [function.as_json() for function in self.functions],
-        }
+        functions = [
+            of._asdict() | {"signatures": [found._asdict() for found in of.signatures]}
+            for of in self.functions
+        ]
+        return {"schema": SCHEMA, **self._asdict(), "functions": functions}
 
 
 def read(path: Path) -> Document:
     """
-    Return the content of the file *path*.
-
-    Raises:
-        SignaturesError: it cannot be read, or is not such a file.
+    Return the content of the file *path*. Raises `SignaturesError`: it cannot be read,
+    or is not such a file.
     """
     try:
         data = bounded.read(path, most=MOST_BYTES, pipe=True)
@@ -159,57 +131,37 @@ def read(path: Path) -> Document:
 
 def parsed(document: Any) -> Document:
     """
-    Return *document*, decoded JSON.
-
-    Raises:
-        ValueError: it is not as described in docs/persistent-cache.md.
+    Return *document*, decoded JSON. Raises `ValueError`: it is not as described in
+    docs/persistent-cache.md.
     """
     found = require_object("the file", document)
     json_text.require_schema(found, SCHEMA)
-    versions = {
-        name: _text(f"versions.{name}", version)
-        for name, version in require_object(
-            "versions", found.get("versions", {})
-        ).items()
-    }
     functions = require_list("functions", found.get("functions"))
-    if len(functions) > _MOST_FUNCTIONS:
-        msg = f"it has {len(functions)} functions, more than {_MOST_FUNCTIONS}"
-        raise ValueError(msg)
-    main = _text("main", found.get("main", ""))
-    if main and not _is_dotted(main):
-        msg = f"main is {main!r:.80}, not the name of a module"
-        raise ValueError(msg)
-    return Document(versions, main, tuple(map(_function, functions)))
+    most = f"at most {_MOST_FUNCTIONS}"
+    _require(len(functions) <= _MOST_FUNCTIONS, "functions", len(functions), most)
+    return Document(
+        _all("versions", found.get("versions", {}), _text),
+        _module("main", found.get("main", "")),
+        tuple(map(_function, functions)),
+    )
 
 
 def _function(value: Any) -> RecordedFunction:
     found = require_object("a function", value)
     name = _text("function", found.get("function"))
-    module = _text(f"module of {name}", found.get("module"))
-    qualname = _text(f"qualname of {name}", found.get("qualname"))
-    if module and not _is_dotted(module):
-        msg = f"module of {name} is {module!r:.80}, not the name of a module"
-        raise ValueError(msg)
     parameters = found.get("parameters")
     if parameters is not None:
-        listed = require_list(f"parameters of {name}", parameters)
-        parameters = tuple(
-            _text(f"parameter of {name}", parameter) for parameter in listed
-        )
-    options = require_object(f"options of {name}", found.get("options", {}))
-    omitted = require_object(
-        f"not_exportable of {name}", found.get("not_exportable", {})
-    )
+        what = f"parameters of {name}"
+        parameters = tuple(_text(what, of) for of in require_list(what, parameters))
     signatures = require_list(f"signatures of {name}", found.get("signatures"))
     return RecordedFunction(
         name,
-        module,
-        qualname,
+        _module(f"module of {name}", found.get("module")),
+        _text(f"qualname of {name}", found.get("qualname")),
         parameters,
-        {key: _text(f"option of {name}", option) for key, option in options.items()},
+        _all(f"options of {name}", found.get("options", {}), _text),
         tuple(_signature(name, signature) for signature in signatures),
-        {key: _whole(f"count of {name}", number) for key, number in omitted.items()},
+        _all(f"not_exportable of {name}", found.get("not_exportable", {}), _whole),
     )
 
 
@@ -233,11 +185,11 @@ def _signature(name: str, value: Any) -> RecordedSignature:
 def without_unused(document: Document) -> Document:
     """Return *document* without signatures that are known not to have been used."""
     functions = [
-        replace(function, signatures=kept)
+        function._replace(signatures=kept)
         for function in document.functions
         if (kept := tuple(of for of in function.signatures if of.used is not False))
     ]
-    return replace(document, functions=tuple(functions))
+    return document._replace(functions=tuple(functions))
 
 
 def parts(of: RecordedSignature) -> Iterator[tuple[str, Any]]:
@@ -283,60 +235,43 @@ def _text_of(node: Any) -> str:
 
 
 def _require_node(name: str, value: Any) -> None:
-    """Check an argument of *name*, or a part of one."""
     if value is None:
         return
-    node = require_object(f"an argument of {name}", value)
+    what = f"an argument of {name}"
+    node = require_object(what, value)
     if "shape" in node:
         _require_leaf(name, node)
         return
     # A node has a static part, too.
-    kind = next((kind for kind in _CONTAINERS if kind in node), None)
-    if kind is None:
-        msg = f"an argument of {name} is {value!r:.80}, which is no array or container"
-        raise ValueError(msg)
+    kind = next((kind for kind in _CONTAINERS if kind in node), "")
+    _require(bool(kind), what, value, "an array or container")
     if kind in {"node", "static"}:
         _require_static(name, node.get("static"))
     if kind == "static":
         return
-    for item in require_list(f"an argument of {name}", node[kind]):
-        inner = item
+    for item in require_list(what, node[kind]):
         if kind == "dict":
-            pair = require_list(f"an argument of {name}", item)
-            if len(pair) != 2 or type(pair[0]) not in (str, int):  # noqa: PLR2004
-                msg = (
-                    f"an argument of {name} has {item!r:.80} in place of key and value"
-                )
-                raise ValueError(msg)
-            inner = pair[1]
-        _require_node(name, inner)
+            named = _is_pair(item) and type(item[0]) in (str, int)
+            _require(named, f"an item of {what}", item, "key and value")
+        _require_node(name, item[1] if kind == "dict" else item)
     if kind in {"namedtuple", "node"}:
         _require_path(name, node.get("class"))
 
 
 def _require_path(name: str, value: Any) -> None:
     path = _text(f"an object of {name}", value)
-    if path.count(":") != 1 or not all(map(_is_dotted, path.split(":"))):
-        msg = f"an argument of {name} has the object {path!r:.80}; give module:name"
-        raise ValueError(msg)
+    is_path = path.count(":") == 1 and all(map(_is_dotted, path.split(":")))
+    _require(is_path, f"an object of {name}", path, "module:name")
 
 
 def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
-    shape = require_list(f"a shape of {name}", leaf["shape"])
-    for dimension in shape:
-        if _whole(f"a dimension of {name}", dimension) > _LARGEST:
-            msg = f"a dimension of {name} is {dimension}, more than {_LARGEST}"
-            raise ValueError(msg)
+    for dimension in require_list(f"a shape of {name}", leaf["shape"]):
+        _whole(f"a dimension of {name}", dimension)
     dtype = _text(f"a dtype of {name}", leaf.get("dtype"))
-    if not re.fullmatch(_DTYPE, dtype):
-        msg = f"a dtype of {name} is {dtype!r:.40}"
-        raise ValueError(msg)
-    if leaf.get("kind") not in KINDS:
-        msg = f"a kind of {name} is {leaf.get('kind')!r:.40}; give one of {KINDS}"
-        raise ValueError(msg)
-    if not isinstance(leaf.get("weak", False), bool):
-        msg = f"weak of {name} is {leaf['weak']!r:.40}, not true or false"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    _require(re.fullmatch(_DTYPE, dtype), f"a dtype of {name}", dtype, "a name of one")
+    kind, weak = leaf.get("kind"), leaf.get("weak", False)
+    _require(kind in KINDS, f"a kind of {name}", kind, f"one of {KINDS}")
+    _require(isinstance(weak, bool), f"weak of {name}", weak, "true or false")
     if leaf.get("device") is not None:
         _whole(f"a device of {name}", leaf["device"])
     sharding = require_object(f"a sharding of {name}", leaf.get("sharding") or {})
@@ -346,48 +281,56 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
 
 
 def _require_static(name: str, value: Any) -> None:
-    inner = value
+    inner: Any = value
     if isinstance(value, dict):
         kind, inner = next(iter(value.items())) if len(value) == 1 else ("", None)
         if kind == "name":
             _require_path(name, inner)
             return
-        whole = {"list": isinstance(inner, list), "dict": _is_pairs(inner)}
-        if not whole.get(kind, False):
-            msg = f"a static argument of {name} is {value!r:.80}, which is no value"
-            raise ValueError(msg)
+        fits = kind in {"list", "dict"} and isinstance(inner, list)
+        fits = fits and (kind == "list" or all(map(_is_pair, inner)))
+        _require(fits, f"a static argument of {name}", value, "a value")
     for item in inner if isinstance(inner, list) else ():
         _require_static(name, item)
 
 
-def _is_pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, list) and len(item) == 2  # noqa: PLR2004 - a key and a value
-        for item in value
-    )
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2  # noqa: PLR2004 - key and value
 
 
 def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-def _text(what: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        msg = f"{what} is {value!r:.40}, not a string of at most {_LONGEST} characters"
+def _require(fits: object, what: str, value: Any, wanted: str) -> None:
+    if not fits:
+        msg = f"{what} is {value!r:.80}, not {wanted}"
         raise ValueError(msg)
-    return value
+
+
+def _all(what: str, value: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
+    return {key: read(what, item) for key, item in require_object(what, value).items()}
+
+
+def _module(what: str, value: Any) -> str:
+    name = _text(what, value)
+    _require(not name or _is_dotted(name), what, name, "the name of a module")
+    return name
+
+
+def _text(what: str, value: Any) -> str:
+    fits = isinstance(value, str) and len(value) <= _LONGEST
+    _require(fits, what, value, f"a string of at most {_LONGEST} characters")
+    return str(value)
 
 
 def _whole(what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        msg = f"{what} is {value!r:.40}, not a whole number from 0"
-        raise ValueError(msg)
-    return value
+    fits = type(value) is int and 0 <= value <= _LARGEST
+    _require(fits, what, value, f"a whole number from 0 to {_LARGEST}")
+    return int(value)
 
 
 def _number(what: str, value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
-        msg = f"{what} is {value!r:.40}, not a number from 0"
-        raise ValueError(msg)
+    fits = type(value) in (int, float) and 0 <= value < math.inf
+    _require(fits, what, value, "a number from 0")
     return float(value)

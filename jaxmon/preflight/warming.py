@@ -78,7 +78,7 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
 
     def take(at: _At, status: str, reason: str, took: float) -> None:
         if at not in results and at in places:
-            name = document.functions[at[0]].name
+            name = document.functions[at[0]].function
             results[at] = Result(name, at[1], status, reason, took)
             progress(results[at])
 
@@ -259,7 +259,7 @@ def _of(function: RecordedFunction) -> Iterable[Buckets]:
         dimensions = _varying(shapes)
         if dimensions:
             made = _proposed(shapes, calls, dimensions)
-            yield Buckets(function.name, len(group), weighted, made)
+            yield Buckets(function.function, len(group), weighted, made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,12 @@ COUNT = '{{ $value | printf "%.0f" }}'
 PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 
-A_PROCESS = (
-    "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-    "{{ with $labels.worker }}(worker {{ . }}) {{ end }}"
+AN_INSTANCE = (
+    "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) {{ end }}"
 )
-"""The process that an alert is about, at the start of its summary."""
+A_PROCESS = f"A process of job {{{{ $labels.job }}}} on {AN_INSTANCE}"
+A_FUNCTION = "Function {{ $labels.function }} of job {{ $labels.job }} "
+"""What an alert is about, in its summary, mostly at the start."""
 
 MONITORING_ALERT = "JaxmonMonitoringDegraded"
 """What is wrong with jaxmon itself; several modules have a part of it."""

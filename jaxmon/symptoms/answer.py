@@ -130,7 +130,6 @@ def _place(about: Reason, facts: HostFacts) -> tuple[bool, bool, Urgency, bool, 
 
 
 def _because(about: Reason, facts: HostFacts) -> str:
-    """Return the likely cause in a sentence, empty if unknown."""
     explain = SYMPTOMS[about.kind].because
     causes = explain(facts, about) if explain else verdicts(facts, about, about.kind)
     return next((cause for cause in causes if cause and cause not in about.text), "")
@@ -223,7 +222,6 @@ def _fine(facts: HostFacts) -> str:
 
 
 def _unfinished(facts: HostFacts) -> Iterator[str]:
-    """Yield the requests that have been in progress for some seconds, by route."""
     for route in facts.requests:
         if route.in_progress and (route.oldest or 0.0) >= _LONG:
             text = f"{counted(route.in_progress, 'request')} to {clean(route.route)}"

@@ -13,7 +13,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.symptom import HINT, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import HINT, TIME, Finding, Symptom, ended
 
 
 _MOST_EVIDENCE = 3
@@ -49,7 +49,7 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "cache",
             of,
-            _sentence(obstacle.message),
+            ended(obstacle.message),
             (f"set at {obstacle.where}",) if obstacle.where else (),
             obstacle.advice,
             obstacle.where,
@@ -66,10 +66,6 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(event.message for event in failed[-1:]),
             f"Check space and permissions of {cache.directory or 'its directory'}.",
         )
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _compiled_together(
@@ -169,7 +165,6 @@ def _compiled_by(function: FunctionFact, others: int) -> str:
 
 
 def _same(function: FunctionFact, functions: Mapping[str, FunctionFact]) -> bool:
-    """Return whether *functions* has the same program, compiled at the same time."""
     other = functions.get(function.name)
     if other is None or not _is_compiled(function) or not _is_compiled(other):
         return False
@@ -189,7 +184,6 @@ def _is_compiled(function: FunctionFact) -> bool:
 
 
 def _seconds(function: FunctionFact) -> float:
-    """Return how long a compile of *function* took on average."""
     backend = function.phases.get("backend_compile")
     compiled = function.compiles.get("compiled", 0)
     return backend.seconds / compiled if backend and compiled else 0.0
@@ -201,13 +195,10 @@ def _thundering_compilation(limits: Limits) -> Alert:
     compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
     # Ranks of one run compile together, at the price of one.
     alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
-    replicas = (
-        compiled.sum(*by)
-        .and_(alone, *PROCESS)
-        .record(
-            *("function", catalog.COMPILES, f"alone{window}"),
-            f"Compiles of a function within {window} by a process without other ranks.",
-        )
+    replicas = compiled.sum(*by).and_(alone, *PROCESS)
+    replicas = replicas.record(
+        *("function", catalog.COMPILES, f"alone{window}"),
+        f"Compiles of a function within {window} by a process without other ranks.",
     )
     programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
     # No join: series that are pushed overlap with those that they replace.

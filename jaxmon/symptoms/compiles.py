@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.cache import Compiling
+from jaxmon.facts.events import Compiling
 from jaxmon.facts.functions import Folded, FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -15,7 +15,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.cache import NO_CACHE
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.recompiles import (
@@ -93,10 +93,8 @@ def _compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         expr=oldest > seconds_in(limits.stuck_after),
-        summary=(
-            A_PROCESS + "has been compiling one "
-            "program for {{ $value | humanizeDuration }}."
-        ),
+        summary=A_PROCESS
+        + "has been compiling one program for {{ $value | humanizeDuration }}.",
     )
 
 
@@ -110,10 +108,7 @@ def _compile_failed(limits: Limits) -> Alert:
     return Alert(
         expr=failed >= limits.compile_failures,
         description="Compiles of a function fail; calls that need them raise.",
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
-            f"compile {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}failed to compile {COUNT} times in {window}.",
     )
 
 
@@ -144,7 +139,6 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _folded(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs whose compile computes operations on constants, or may do so."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
     now = snapshot.compiling
@@ -185,7 +179,6 @@ def _of_constants(
 
 
 def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:
-    """Return loops and branches that are compiled outside of jit, again and again."""
     least = snapshot.limits.recompile_storm
     return [
         function
@@ -221,7 +214,6 @@ def control_flow(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _late(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect what a process compiles after it was ready, with what differs."""
     ready, now = snapshot.ready, snapshot.process.now
     window = seconds_in(snapshot.limits.after_ready_window)
     when = "jaxmon.ready()" if ready.announced else "its warm-up"
@@ -255,13 +247,10 @@ def _late(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _compiled_after_ready(limits: Limits) -> Alert:
     window = limits.after_ready_window
-    late = (
-        events.LATE_COMPILES.within(window)
-        .sum("job", "function")
-        .record(
-            *("function", catalog.COMPILES_AFTER_READY, f"sum{window}"),
-            f"Compiles of a function within {window}, in processes that were ready.",
-        )
+    late = events.LATE_COMPILES.within(window).sum("job", "function")
+    late = late.record(
+        *("function", catalog.COMPILES_AFTER_READY, f"sum{window}"),
+        f"Compiles of a function within {window}, in processes that were ready.",
     )
     return Alert(
         expr=late > 0,
@@ -353,7 +342,6 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
 
 
 def _callbacks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs that call Python so often that it takes much of the time."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     # Of a call that calls back once, `_effects` says more.
     missed = sum(function.misses for function in snapshot.users)

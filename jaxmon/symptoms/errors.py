@@ -24,6 +24,7 @@ from jaxmon.symptoms.symptom import (
     Finding,
     Mode,
     Symptom,
+    ended,
     quoted,
 )
 
@@ -126,15 +127,11 @@ def _warned(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 f"warning_{warning.kind}",
                 warning.function,
-                f"JAX warned{by}{often}: {_ended(warning.text[:MOST_OF_A_MESSAGE])}",
+                f"JAX warned{by}{often}: {ended(warning.text[:MOST_OF_A_MESSAGE])}",
                 (f"at {warning.where}",) if warning.where else (),
                 WARNINGS[warning.kind],
                 where=warning.where,
             )
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "!")) else f"{text}."
 
 
 _CLOCKS = ("time.", "datetime.", "date.")
@@ -178,7 +175,10 @@ class Misuse(NamedTuple):
             action = _MEASURE if clock else self.action
             yield Finding(
                 *(self.topic, function, f"{text}."),
-                *(_also(others), action),
+                tuple(
+                    f"also {of.text} at {of.place}" for of in others[:_MOST_EVIDENCE]
+                ),
+                action,
                 where=mistake.place,
             )
 
@@ -241,14 +241,7 @@ def _grouped(
 
 
 def _subject(mistake: TraceMistake) -> str:
-    """Return the jitted function that runs it."""
     return mistake.functions[0] if mistake.functions else mistake.within
-
-
-def _also(others: list[TraceMistake]) -> tuple[str, ...]:
-    return tuple(
-        f"also {mistake.text} at {mistake.place}" for mistake in others[:_MOST_EVIDENCE]
-    )
 
 
 def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
@@ -277,7 +270,6 @@ FROZEN_NONFINITE = (
 
 
 def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect states that a function returns unchanged, call after call."""
     for function in snapshot.functions:
         frozen = function.numerics.frozen
         if not frozen.samples:
@@ -323,7 +315,6 @@ FAULTS = {
 
 
 def _faults(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect counts that wrap, updates that are lost, and copies that differ."""
     for function in snapshot.functions:
         name, called = function.name, snapshot.time.period.calls(function.name)
         for state, text in _FAULTS.items():
@@ -354,7 +345,6 @@ _DEBUGGING = {
 
 
 def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect settings that a long run should not have."""
     calls = sum(function.calls or 0 for function in snapshot.users)
     period = snapshot.time.period
     for setting, where in snapshot.process.debugging.items():
@@ -377,7 +367,6 @@ def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect profiles that are made again and again."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     lines = snapshot.transfers.profiles
     count, took = sum(of.count for of in lines), sum(of.seconds for of in lines)
@@ -399,7 +388,6 @@ def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect arrays of 64 bits whose values do not survive with 32."""
     warned = {of.where for of in snapshot.warnings if of.kind == _NO_DTYPE}
     for loss in snapshot.transfers.narrowed:
         # A program may ask for 32 bits; JAX warns of one that asks for 64.

@@ -17,7 +17,6 @@ from jaxmon.symptoms import (
     monitoring,
     programs,
     recompiles,
-    replicas,
     requests,
     results,
     runs,
@@ -32,7 +31,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, cache, runs, steps, requests, replicas, errors, results),
+    *(memory, compiles, cache, runs, steps, requests, errors, results),
     *(serving, recompiles, programs, time, starts, job, hardware, monitoring),
 )
 
@@ -111,7 +110,6 @@ def as_fact(finding: Finding) -> FindingSummary:
 
 
 def _alone(snapshot: Snapshot) -> list[Finding]:
-    """Return the findings on one process, whatever others do."""
     # Some judge several symptoms.
     judges = dict.fromkeys(
         symptom.finding for symptom in SYMPTOMS.values() if symptom.finding

@@ -64,21 +64,15 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
-    on_gpus = (
-        _used_gpus(window, day)
-        .and_(gpus, "uuid")
-        .record(
-            *("instance", catalog.DEVICE_INFO, f"lost_gpus{window}"),
-            f"GPUs that are down, by the programs that used them within {window}.",
-        )
+    on_gpus = _used_gpus(window, day).and_(gpus, "uuid")
+    on_gpus = on_gpus.record(
+        *("instance", catalog.DEVICE_INFO, f"lost_gpus{window}"),
+        f"GPUs that are down, by the programs that used them within {window}.",
     )
-    on_tpus = (
-        _used(window, _TPUS)
-        .and_(tpus, *_DEVICE)
-        .record(
-            *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
-            f"TPUs that are down, by the programs that used them within {window}.",
-        )
+    on_tpus = _used(window, _TPUS).and_(tpus, *_DEVICE)
+    on_tpus = on_tpus.record(
+        *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
+        f"TPUs that are down, by the programs that used them within {window}.",
     )
     # Until it is back: its program may be gone meanwhile.
     on_gpus, on_tpus = (
@@ -114,9 +108,6 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
 
 
 def _used(window: str, which: Matcher) -> Expr:
-    """
-    Return the devices that programs used within *window*, with the programs' labels.
-    """
     return gauge_over(catalog.DEVICE_INFO, "last", window, which).max(*_DEVICE)
 
 
@@ -126,13 +117,10 @@ def _used_gpus(window: str, day: str) -> Expr:
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
     wholes = parts.joined(parents, on=("uuid",), take=("parent",))
-    wholes = (
-        wholes.relabelled("uuid", "parent")
-        .max(*_DEVICE)
-        .record(
-            *("instance", catalog.GPU_MIG_INFO, f"used{window}"),
-            f"GPUs of which programs used a part within {window}.",
-        )
+    wholes = wholes.relabelled("uuid", "parent").max(*_DEVICE)
+    wholes = wholes.record(
+        *("instance", catalog.GPU_MIG_INFO, f"used{window}"),
+        f"GPUs of which programs used a part within {window}.",
     )
     return _used(window, _GPUS).or_(wholes)
 
@@ -216,9 +204,6 @@ def _gpu_needs_reset(limits: Limits) -> Alert:
 
 
 def _gpu_throttled(limits: Limits) -> Alert:
-    """
-    Alert on a GPU that is throttled because of its cooling, power supply or board.
-    """
     window = limits.throttled_window
     # The power limit throttles a busy GPU all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))

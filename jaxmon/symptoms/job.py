@@ -10,7 +10,7 @@ from jaxmon.facts.status import FindingSummary
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
-from jaxmon.symptoms.alert import PROCESS, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, AN_INSTANCE, PROCESS, Alert
 from jaxmon.symptoms.symptom import Finding, Symptom
 
 
@@ -48,8 +48,7 @@ def _rank_stuck(limits: Limits) -> Alert:
     return Alert(
         expr=busy.max(*PROCESS, "state").and_(waiting > limit, "job"),
         summary=(
-            "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
+            f"Processes of job {{{{ $labels.job }}}} wait for {AN_INSTANCE}in state "
             "{{ $labels.state }}, for {{ $value | humanizeDuration }}."
         ),
     )
@@ -83,13 +82,10 @@ def waits(limits: Limits) -> tuple[Expr, Expr, Expr]:
         *("job", wall, f"ranks{window}"),
         "How many processes a job has, if all of them report where their time goes.",
     )
-    usual = (
-        waits.median("job")
-        .and_(ranks)
-        .record(
-            *("job", wall, f"waits{window}"),
-            f"Fraction of {window} that the median process waited for its device.",
-        )
+    usual = waits.median("job").and_(ranks)
+    usual = usual.record(
+        *("job", wall, f"waits{window}"),
+        f"Fraction of {window} that the median process waited for its device.",
     )
     shorter = (waits.less(usual, "job") * -1 > 0).record(
         *("worker", wall, f"waits_less{window}"),
@@ -112,8 +108,7 @@ def _rank_slow(limits: Limits) -> Alert:
         for_=limits.rank_slow_for,
         description="The other processes of a job wait for this one at every step.",
         summary=(
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}lets the others of job {{ $labels.job }} wait for "
+            AN_INSTANCE + "lets the others of job {{ $labels.job }} wait for "
             "{{ $value | humanizePercentage }} of the time."
         ),
     )
@@ -153,21 +148,15 @@ def slower(limits: Limits) -> Expr:
         "The same by program, of functions with one.",
     )
     enough = times.count(*same) >= limits.processes_compared
-    usual = (
-        times.median(*same)
-        .and_(enough)
-        .record(
-            *("job", catalog.EXECUTION_SECONDS, f"median{window}"),
-            "What the median process takes, if there are enough to compare.",
-        )
+    usual = times.median(*same).and_(enough)
+    usual = usual.record(
+        *("job", catalog.EXECUTION_SECONDS, f"median{window}"),
+        "What the median process takes, if there are enough to compare.",
     )
-    return (
-        (times.relative_to(usual, *same) > 1)
-        .max(*by)
-        .record(
-            *("function", catalog.EXECUTION_SECONDS, f"slower{window}"),
-            "How many times as long as that a process takes, if it is slower.",
-        )
+    found = (times.relative_to(usual, *same) > 1).max(*by)
+    return found.record(
+        *("function", catalog.EXECUTION_SECONDS, f"slower{window}"),
+        "How many times as long as that a process takes, if it is slower.",
     )
 
 
@@ -182,10 +171,8 @@ def _straggler(limits: Limits) -> Alert:
             "itself than the others', which wait for it."
         ),
         summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-            "{{ $value | humanize }} times as long on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}as in the median "
-            "process."
+            A_FUNCTION + "takes {{ $value | humanize }} times as long on "
+            f"{AN_INSTANCE}as in the median process."
         ),
     )
 

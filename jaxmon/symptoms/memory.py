@@ -17,7 +17,15 @@ from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import (
+    A_FUNCTION,
+    A_PROCESS,
+    AN_INSTANCE,
+    COUNT,
+    PROCESS,
+    TICKET,
+    Alert,
+)
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom, quoted
 
@@ -50,10 +58,7 @@ def _ran_out(limits: Limits) -> Alert:
     failures = events.ERRORS.within(window, eq("kind", "oom"))
     return Alert(
         expr=failures.sum("job", "function") > 0,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
-            f"device memory {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}ran out of device memory {COUNT} times in {window}.",
     )
 
 
@@ -110,8 +115,7 @@ def _device_memory_high(limits: Limits) -> Alert:
         summary=(
             "{{ $value | humanizePercentage }} of the memory job "
             "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}is in use."
+            f"{AN_INSTANCE}is in use."
         ),
     )
 
@@ -212,11 +216,14 @@ def _memory_leak(limits: Limits) -> Alert:
 def _fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
     limits = snapshot.limits
     for device in snapshot.memory.devices:
-        free, block = _free(device), _largest_block(device)
-        most = device.largest_allocation
-        if free is None or block is None or most is None:
+        block, most = device.largest_free_block, device.largest_allocation
+        limit, used, pool = device.limit, device.in_use, device.pool
+        # Of a CPU or TPU, that is unknown.
+        if not limit or used is None or pool is None or block is None or most is None:
             continue
-        much = free >= limits.fragmented_free * (device.limit or 0)
+        # In a block of the pool, or in what the allocator may still add to its pool.
+        free, block = limit - used, max(block, limit - pool)
+        much = free >= limits.fragmented_free * limit
         if much and block < min(most, limits.fragmented_block * free):
             yield Finding(
                 "fragmentation",
@@ -227,23 +234,6 @@ def _fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
                 "Allocate the large arrays first and keep them, donate arguments, and "
                 "use few shapes. XLA_PYTHON_CLIENT_PREALLOCATE=false fragments more.",
             )
-
-
-def _free(device: Device) -> float | None:
-    """Return the bytes that the allocator has left: its limit may be a fraction."""
-    if not device.limit or device.in_use is None:
-        return None
-    return device.limit - device.in_use
-
-
-def _largest_block(device: Device) -> float | None:
-    """
-    Return the largest array that fits: in a block of the pool, or in what the allocator
-    may still add to its pool. `None` if unknown, as for a CPU or TPU.
-    """
-    if not device.limit or device.largest_free_block is None or device.pool is None:
-        return None
-    return max(device.largest_free_block, device.limit - device.pool)
 
 
 def _host_filling(facts: HostFacts) -> Iterator[Reason]:
@@ -314,18 +304,18 @@ def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
         observed = snapshot.process.observed_seconds
         if judged and line.seconds < limits.time_worth * observed:
             continue
-        if _in_a_loop(line, observed, limits):
+        share = limits.transfers_slow_share
+        worth = max(seconds_in(limits.transfers_slow), share * observed)
+        often = line.count >= limits.transfers_in_a_loop
+        # Who writes block_until_ready means it.
+        if often and line.seconds >= worth and line.direction != "sync":
             by = f" ({line.how})" if line.how else ""
+            blocked = f", blocking for {duration(line.seconds)}" if line.seconds else ""
             yield Finding(
                 "transfer",
                 line.place,
-                (
-                    f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
-                    f"{times(line.count)}{by}, {size(line.bytes)} in total"
-                )
-                + (
-                    f", blocking for {duration(line.seconds)}." if line.seconds else "."
-                ),
+                f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
+                f"{times(line.count)}{by}, {size(line.bytes)} in total{blocked}.",
                 (),
                 _instead_of(line),
                 where=line.place,
@@ -369,7 +359,6 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _copies(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect calls that copy a large argument, which the caller does not keep."""
     observed, limits = snapshot.process.observed_seconds, snapshot.limits
     for function in snapshot.functions:
         copied = function.program.copied
@@ -411,15 +400,6 @@ def _instead_of(line: Transfer) -> str:
         return FETCH
     numbers = line.bytes <= _OF_A_NUMBER * line.count
     return COPY_OF_NUMBERS if numbers else COPY
-
-
-def _in_a_loop(line: Transfer, observed: float, limits: Limits) -> bool:
-    share = limits.transfers_slow_share
-    worth = max(seconds_in(limits.transfers_slow), share * observed)
-    # Who writes block_until_ready means it.
-    meant = line.direction == "sync"
-    often = line.count >= limits.transfers_in_a_loop
-    return often and line.seconds >= worth and not meant
 
 
 SYMPTOMS = (

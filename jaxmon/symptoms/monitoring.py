@@ -15,6 +15,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Expr, alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import recorded, starts
 from jaxmon.symptoms.alert import (
+    AN_INSTANCE,
     COUNT,
     INFO,
     MONITORING_ALERT,
@@ -44,12 +45,9 @@ _REASON = (
 
 def _target_down(limits: SiteLimits) -> Alert:
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
-    ours = (
-        gauge(catalog.BUILD_INFO)
-        .max("job")
-        .record(
-            *("job", catalog.BUILD_INFO, "ours"), "Jobs that have jaxmon's metrics."
-        )
+    ours = gauge(catalog.BUILD_INFO).max("job")
+    ours = ours.record(
+        *("job", catalog.BUILD_INFO, "ours"), "Jobs that have jaxmon's metrics."
     )
     return Alert(
         expr=promql.up().equals(0).and_(ours.latest(limits.duration("1d")), "job"),
@@ -62,7 +60,6 @@ def _target_down(limits: SiteLimits) -> Alert:
 
 
 def _vanished(window: str) -> Expr:
-    """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS
     served = events.REQUESTS.within(window).sum("job") > 0
     serving = gauge_over(metric, "last", window).max("job") > 0
@@ -82,14 +79,11 @@ def _unserved(window: str, traffic: str) -> Expr:
     absent = gauge_over(metric, "last", window).max(*recorded.ROUTE)
     absent = absent.unless(gauge(metric).max(*recorded.ROUTE), promql.PLACE, "route")
     busy = recorded.traffic_of(traffic).latest(window) > 0
-    return (
-        absent.max("job")
-        .and_(busy, "job")
-        .record(
-            *("job", metric, f"unserved{window}"),
-            f"Services with requests in their last {traffic}, of which a route has "
-            "none to serve it any more.",
-        )
+    found = absent.max("job").and_(busy, "job")
+    return found.record(
+        *("job", metric, f"unserved{window}"),
+        f"Services with requests in their last {traffic}, of which a route has "
+        "none to serve it any more.",
     )
 
 
@@ -132,13 +126,10 @@ def _traffic_stopped(limits: SiteLimits) -> Alert:
     traffic = recorded.traffic_of(window)
     before = traffic.offset(limits.traffic_before) > limits.traffic
     idle = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").equals(0)
-    stopped = (
-        traffic.equals(0)
-        .and_(idle)
-        .record(
-            *("job", catalog.REQUESTS, f"none{window}"),
-            f"Services without a request within {window}, and none in progress.",
-        )
+    stopped = traffic.equals(0).and_(idle)
+    stopped = stopped.record(
+        *("job", catalog.REQUESTS, f"none{window}"),
+        f"Services without a request within {window}, and none in progress.",
     )
     firing = (
         *(eq("alertname", alert), eq("symptom", "traffic_stopped")),
@@ -282,8 +273,7 @@ def _export_failing(limits: Limits) -> Alert:
         expr=lost > 0,
         for_=limits.export_failing_for,
         summary=(
-            "No export of {{ $labels.signal }} from {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
+            "No export of {{ $labels.signal }} from " + AN_INSTANCE + "of job "
             "{{ $labels.job }} by OTLP succeeds; " + COUNT + f" failed within {window}."
         ),
     )
@@ -322,15 +312,13 @@ def _spans_dropped(limits: Limits) -> Alert:
         expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
         for_=limits.export_failing_for,
         summary=(
-            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
-            "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
+            f"{AN_INSTANCE}of job {{{{ $labels.job }}}} dropped {COUNT} spans within "
             f"{window}; their traces are incomplete or missing."
         ),
     )
 
 
 def _short(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that too little was seen to judge where the time goes."""
     period, observed = snapshot.time.period, snapshot.process.observed_seconds
     seconds = period.seconds or observed
     if period.settled or not seconds or (not period.looks and seconds > SHORT_SECONDS):

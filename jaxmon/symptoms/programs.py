@@ -31,7 +31,6 @@ _ONCE = (
 
 
 def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect loops of Python that make a program large, and its compile long."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     yield from _unrolling(snapshot)
     for function in snapshot.users:
@@ -114,7 +113,6 @@ def first_call(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _captured(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect arrays in programs, where each compile copies and searches them."""
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
     for function in snapshot.users:
@@ -145,7 +143,6 @@ def _captured(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _selected(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect branches that take much of a program, and are all computed."""
     observed = snapshot.process.observed_seconds
     for function in snapshot.users:
         found, most = function.program.selected, function.device_seconds
@@ -170,7 +167,6 @@ def _selected(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _whole(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect arrays that each device holds whole, once for each constraint."""
     limits = [device.limit for device in snapshot.memory.devices if device.limit]
     largest: dict[str, tuple[float, FunctionFact, WholeArrays]] = {}
     for function in snapshot.users:

@@ -17,7 +17,15 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert, Severity
+from jaxmon.symptoms.alert import (
+    A_FUNCTION,
+    COUNT,
+    DEPLOY_NOISE,
+    PROCESS,
+    TICKET,
+    Alert,
+    Severity,
+)
 from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 
 
@@ -146,7 +154,8 @@ def _not_warmed(
         function.name,
         f"{function.name} was recompiled {times(len(later))} at {where} because "
         f"{WHY[cause]}, although calls at {line} had compiled other programs of it "
-        f"before. This took {_of_compiles(took, function.compile_time)}.",
+        f"before. This took {duration(took)} of the {duration(function.compile_time)} "
+        "that its compiles took.",
         latest_texts(later),
         f"If the calls at {line} are to warm it up, make them with the shapes and "
         f"types of those at {where}: these had no program.",
@@ -154,10 +163,6 @@ def _not_warmed(
         seconds=took,
         severity=_severity(function, snapshot),
     )
-
-
-def _of_compiles(took: float, every: float) -> str:
-    return f"{duration(took)} of the {duration(every)} that its compiles took"
 
 
 def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:
@@ -337,7 +342,6 @@ def most_often_at(every: Sequence[Recompile]) -> str:
 
 
 def _latest(snapshot: Snapshot, function: str, cause: str) -> list[str]:
-    """Return the first difference of the latest of them, if known."""
     return [of.texts[0] for of in _those(snapshot, function, cause) if of.texts][-1:]
 
 
@@ -347,7 +351,6 @@ def _why(cause: str, texts: Sequence[str]) -> str:
 
 
 def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
-    """Return what to do, by what differs."""
     latest = _latest(snapshot, function, cause)
     if cause != "new_function" and latest and latest[0].endswith((MADE_ANEW, ANOTHER)):
         return MAKE_ONCE
@@ -361,7 +364,6 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 
 
 def _grows(snapshot: Snapshot, function: str) -> bool:
-    """Return whether each of its latest shapes is larger than the one before it."""
     number = int(snapshot.limits.recompile_storm)
     every = _resized(snapshot, function)[-number:]
     larger = all(
@@ -459,10 +461,7 @@ def _recompile_storm(limits: Limits) -> Alert:
     )
     return Alert(
         expr=worst > limits.recompiles,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
-            f"{COUNT} times in {window} in one process."
-        ),
+        summary=f"{A_FUNCTION}recompiled {COUNT} times in {window} in one process.",
         labels=DEPLOY_NOISE,
     )
 

@@ -40,13 +40,10 @@ def unanswered(window: str, limits: Limits) -> Expr:
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*ROUTE)
     hanging, most = hung(window, limits), limits.hung_share
     processes = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA).count(*ROUTE)
-    some = (
-        hanging.max(*ROUTE)
-        .and_(hanging.count(*ROUTE) > processes * most)
-        .record(
-            *("route", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
-            f"Age of the oldest, if more than {most:.0%} of the processes hang.",
-        )
+    some = hanging.max(*ROUTE).and_(hanging.count(*ROUTE) > processes * most)
+    some = some.record(
+        *("route", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+        f"Age of the oldest, if more than {most:.0%} of the processes hang.",
     )
     return (oldest.unless(_answered(window)).or_(some)).record(
         *("route", catalog.REQUEST_OLDEST_SECONDS, f"unanswered{window}"),
@@ -60,14 +57,11 @@ def hung(window: str, limits: Limits) -> Expr:
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*REPLICA)
     several = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA) >= limits.hung_requests
     late = oldest > durations.seconds(window)
-    return (
-        late.unless(replica_answered(window))
-        .and_(several)
-        .record(
-            *("worker", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
-            f"Age of the oldest request to a process that answered none within "
-            f"{window}, if it is as old and there are several.",
-        )
+    found = late.unless(replica_answered(window)).and_(several)
+    return found.record(
+        *("worker", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+        f"Age of the oldest request to a process that answered none within "
+        f"{window}, if it is as old and there are several.",
     )
 
 
@@ -80,14 +74,11 @@ def left(window: str, limits: Limits) -> Expr:
         counted.increase(window).sum(*REPLICA)
         for counted in (asked.count, asked.at_most(wait))
     )
-    return (
-        (every - soon)
-        .unless(replica_answered(window))
-        .record(
-            *("worker", catalog.REQUESTS, f"left{window}"),
-            f"Callers who left within {window} after more than {wait:g} "
-            "s, of a process that answered none.",
-        )
+    found = (every - soon).unless(replica_answered(window))
+    return found.record(
+        *("worker", catalog.REQUESTS, f"left{window}"),
+        f"Callers who left within {window} after more than {wait:g} "
+        "s, of a process that answered none.",
     )
 
 
@@ -111,13 +102,10 @@ def replica_mean(window: str, limits: Limits) -> Expr:
         counted.rate(window).sum(*REPLICA) for counted in (warm.sum, warm.count)
     )
     enough = number >= limits.requests_judged / durations.seconds(window)
-    return (
-        (total / enough)
-        .of_unit("seconds")
-        .record(
-            *("worker", catalog.REQUEST_SECONDS, f"mean{window}"),
-            f"Mean time of warm requests within {window}, of a process with enough.",
-        )
+    found = (total / enough).of_unit("seconds")
+    return found.record(
+        *("worker", catalog.REQUEST_SECONDS, f"mean{window}"),
+        f"Mean time of warm requests within {window}, of a process with enough.",
     )
 
 
@@ -125,13 +113,10 @@ def times_siblings(window: str, limits: Limits) -> Expr:
     """Return how many times as long as in the median process requests take."""
     mean = replica_mean(window, limits)
     several = mean.count(*ROUTE) >= limits.replicas_compared
-    median = (
-        mean.median(*ROUTE)
-        .and_(several)
-        .record(
-            *("route", catalog.REQUEST_SECONDS, f"median{window}"),
-            "The median of these, of a route with several processes.",
-        )
+    median = mean.median(*ROUTE).and_(several)
+    median = median.record(
+        *("route", catalog.REQUEST_SECONDS, f"median{window}"),
+        "The median of these, of a route with several processes.",
     )
     slower = mean.and_(mean.less(median, *ROUTE) > limits.slow_requests_by)
     return slower.relative_to(median, *ROUTE).record(
@@ -150,13 +135,10 @@ def given_up(window: str) -> tuple[Expr, Expr]:
         *("route", catalog.REQUESTS, f"given_up{window}"),
         f"Callers who gave up within {window} on a route that answered none.",
     )
-    mean = (
-        (seconds / (number > 0))
-        .of_unit("seconds")
-        .record(
-            *("route", catalog.REQUEST_SECONDS, f"given_up{window}"),
-            "Mean time after which they did.",
-        )
+    mean = (seconds / (number > 0)).of_unit("seconds")
+    mean = mean.record(
+        *("route", catalog.REQUEST_SECONDS, f"given_up{window}"),
+        "Mean time after which they did.",
     )
     return number, mean
 
@@ -177,13 +159,10 @@ def succeeded() -> Expr:
 
 def requests(window: str) -> Expr:
     """Return how many requests finished."""
-    return (
-        events.REQUESTS.within(window)
-        .sum(*ROUTE)
-        .record(
-            *("route", catalog.REQUESTS, f"sum{window}"),
-            f"Requests that finished within {window}.",
-        )
+    found = events.REQUESTS.within(window).sum(*ROUTE)
+    return found.record(
+        *("route", catalog.REQUESTS, f"sum{window}"),
+        f"Requests that finished within {window}.",
     )
 
 
@@ -206,13 +185,10 @@ def cold_latency(window: str) -> tuple[Expr, Expr]:
         *("route", f"{catalog.REQUEST_SECONDS.name}_bucket", f"cold{window}"),
         f"Successful cold requests within {window}, by bucket.",
     )
-    slow = (
-        buckets.quantile(0.95, *ROUTE)
-        .of_unit("seconds")
-        .record(
-            *("route", catalog.REQUEST_SECONDS, f"cold_p95_{window}"),
-            "Seconds that 95 % of these took at most.",
-        )
+    slow = buckets.quantile(0.95, *ROUTE).of_unit("seconds")
+    slow = slow.record(
+        *("route", catalog.REQUEST_SECONDS, f"cold_p95_{window}"),
+        "Seconds that 95 % of these took at most.",
     )
     number = cold.observed(window, *ROUTE).record(
         *("route", catalog.REQUEST_SECONDS, f"cold_count{window}"),
@@ -224,27 +200,15 @@ def cold_latency(window: str) -> tuple[Expr, Expr]:
 # --- processes ----------------------------------------------------------------------
 
 
-def starts(window: str) -> Expr:
-    """Return how often the process of each job that starts most did so."""
-    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
-    return (changes.max("job") > 0).record(
-        *("job", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
-        f"How often the process of a job that starts most did so within {window}.",
-    )
-
-
 def young(within: str) -> Expr:
     """Return how many processes of each job are younger than *within*."""
     # By their own clocks; and only agents have runtime information: a new sidecar is no
     # new process.
     age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
-    return (
-        (age < durations.seconds(within))
-        .count("job")
-        .record(
-            *("job", catalog.UPTIME_SECONDS, f"young{within}"),
-            f"Processes of a job that are younger than {within}.",
-        )
+    found = (age < durations.seconds(within)).count("job")
+    return found.record(
+        *("job", catalog.UPTIME_SECONDS, f"young{within}"),
+        f"Processes of a job that are younger than {within}.",
     )
 
 
@@ -271,13 +235,10 @@ def crashes(window: str) -> Expr:
 
 def traffic_of(window: str) -> Expr:
     """Return how many requests of each service finished within *window*."""
-    return (
-        events.REQUESTS.within(window)
-        .sum("job")
-        .record(
-            *("job", catalog.REQUESTS, f"sum{window}"),
-            f"Requests to a service that finished within {window}.",
-        )
+    found = events.REQUESTS.within(window).sum("job")
+    return found.record(
+        *("job", catalog.REQUESTS, f"sum{window}"),
+        f"Requests to a service that finished within {window}.",
     )
 
 
@@ -288,13 +249,10 @@ def memory_growth(window: str, most: float) -> Expr:
     part = (growth / gauge_over(rss, "avg", window)).max(*PROCESS)
     grown = part > most / 2
     # Many other programs export metrics of that name to Prometheus.
-    return (
-        grown.and_(gauge(catalog.BUILD_INFO), *PROCESS)
-        .of_unit("ratio")
-        .record(
-            *("worker", rss, f"growth{window}"),
-            f"By which part the memory of a process grew within {window}, if by much.",
-        )
+    found = grown.and_(gauge(catalog.BUILD_INFO), *PROCESS).of_unit("ratio")
+    return found.record(
+        *("worker", rss, f"growth{window}"),
+        f"By which part the memory of a process grew within {window}, if by much.",
     )
 
 
@@ -308,13 +266,10 @@ def container_left(window: str) -> Expr:
     free = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES).min(*PROCESS)
     free -= gauge(used).max(*PROCESS)
     # What a start takes does not go on for twice that long.
-    return (
-        (free / slope.and_(slope.offset(window)))
-        .of_unit("seconds")
-        .record(
-            *("worker", used, f"seconds_left{window}"),
-            "Seconds until the container reaches its limit at that pace.",
-        )
+    found = (free / slope.and_(slope.offset(window))).of_unit("seconds")
+    return found.record(
+        *("worker", used, f"seconds_left{window}"),
+        "Seconds until the container reaches its limit at that pace.",
     )
 
 
@@ -330,7 +285,6 @@ def lost_loops(window: str) -> Expr:
 
 
 def _finished(window: str) -> Expr:
-    """Return the jobs of which a process finished within *window*."""
     age = gauge_over(catalog.AGENT_FINISHED_SECONDS, "last", window)
     return (age < durations.seconds(window)).max("job")
 
@@ -402,23 +356,6 @@ def loops() -> Expr:
     return gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
 
 
-def late(limit: float, times: float, *, compiling: float, active: float) -> Expr:
-    """
-    Return the age of the last step of loops that are late: it is so many *times* as old
-    as a step takes, and the process is not `busy`.
-    """
-    age, steps = gauge(catalog.STEP_AGE_SECONDS), histogram(catalog.STEP_SECONDS)
-    mean = steps.sum.total() / steps.count.total()
-    excused = busy(limit, compiling=compiling, active=active)
-    oldest = age.unless(age <= mean * times).unless(excused, *PROCESS)
-    # One stuck process stops the others: the oldest step is what counts.
-    return oldest.max("job", "loop").record(
-        *("loop", catalog.STEP_AGE_SECONDS, "late"),
-        f"Age of the last step, if that is {times:g} times as old as a step takes and "
-        "the process is not busy with something else.",
-    )
-
-
 def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
     """
     Return the processes that compile, or run an activity besides their loop, or did so
@@ -448,19 +385,6 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
 
 def _within(age: Expr, limit: float) -> Expr:
     return age if limit == inf else age < limit
-
-
-def time_in_states(states: str, window: str) -> Expr:
-    """Return the most that a process in a loop spent in each of the *states*."""
-    metric = catalog.WALL_SECONDS
-    lost = counter(metric, promql.re("state", states)).rate(window)
-    # Of processes in a loop: a server waits for requests, not for data.
-    share = lost.sum(*PROCESS, "state").and_(loops(), *PROCESS)
-    # All ranks wait for the slowest.
-    return share.max("job", "state").record(
-        *("job", metric, f"lost{window}"),
-        f"Fraction of {window} that a process in a loop spent in a state, at most.",
-    )
 
 
 def lossy_values(pattern: str) -> Expr:

@@ -94,7 +94,6 @@ def _failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _failure(failure: Failure, now: float) -> str:
-    """Return what requests failed with, where and how often."""
     what = failure.error or "no exception, and no status"
     what += f', "{failure.message}",' if failure.message else ""
     place = f" at {failure.where}" if failure.where else ""
@@ -186,7 +185,6 @@ def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
 
 
 def _hangs(oldest: float, usual: float, limits: Limits) -> bool:
-    """Return whether a request hangs, where 95 % of warm ones take *usual* seconds."""
     late = seconds_in(limits.late_request)
     return oldest >= max(late, limits.late_request_times * usual)
 
@@ -245,7 +243,6 @@ def _answered(route: RouteFacts) -> bool:
 
 
 def _usual(route: RouteFacts, limits: Limits) -> float | None:
-    """Return what 95 % of the warm requests take, `None` if they are few."""
     kind, least = ("success", "warm"), limits.requests_judged
     warm = (part for part in route.finished if (part.outcome, part.start) == kind)
     return next((part.p95_seconds for part in warm if part.count >= least), None)

@@ -14,7 +14,7 @@ from functools import partial
 
 from jaxmon import catalog
 from jaxmon.facts.functions import Output
-from jaxmon.facts.marked import Quantity
+from jaxmon.facts.marked import LoggedValue, Quantity
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
 from jaxmon.facts.recent import HostFacts
@@ -24,7 +24,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import events, gauge
 from jaxmon.promql.events import Events
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_FUNCTION, COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import (
@@ -101,7 +101,6 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
 def _became_nan(
     name: str, found: list[Output], now: float
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict and the evidence on outputs that were finite."""
     output = found[0]
     last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
     lost = f"call {output.call:,}, {ago(now - output.time)}, and since"
@@ -128,36 +127,28 @@ def _named(output: Output) -> str:
 def _quantities(snapshot: Snapshot) -> Iterator[Finding]:
     for quantity in snapshot.values:
         limits, is_loss = snapshot.limits, _is_training_loss(quantity.name)
-        if _is_lost(quantity, limits):
-            yield _lost(quantity, snapshot.process.now)
+        since, spike = quantity.since, quantity.spike
+        # One that was never finite may be a placeholder until the first evaluation.
+        was_finite = quantity.latest is not None and since and since.kind == "nan"
+        is_long = _is_long(quantity.name, quantity.run, limits)
+        if since is not None and is_long and (was_finite or is_loss):
+            yield _lost(quantity, since, snapshot.process.now)
         elif is_loss and _diverges(quantity, limits):
             yield _diverging(quantity)
-        elif is_loss and quantity.spike is not None and _is_unusual(quantity, limits):
-            yield _spike(quantity)
+        elif is_loss and spike is not None and _is_unusual(quantity, spike, limits):
+            yield _spike(quantity, spike)
 
 
 def _is_training_loss(name: str) -> bool:
-    """Return whether a quantity of this *name* is what a training loop minimises."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
 
 
-def _is_lost(quantity: Quantity, limits: Limits) -> bool:
-    since = quantity.since
-    if since is None or not _is_long(quantity.name, quantity.run, limits):
-        return False
-    # One that was never finite may be a placeholder until the first evaluation.
-    was_finite = quantity.latest is not None and since.kind == "nan"
-    return was_finite or _is_training_loss(quantity.name)
-
-
-def _lost(quantity: Quantity, now: float) -> Finding:
-    since, latest = quantity.since, quantity.latest
-    what = "infinite" if since is not None and since.kind == "inf" else "NaN"
-    verdict = f"The logged {quantity.name} is {what}"
-    if since is not None:
-        verdict += f" since step {since.step:,}, {ago(now - since.time)}"
-    if latest is not None:
+def _lost(quantity: Quantity, since: LoggedValue, now: float) -> Finding:
+    what = "infinite" if since.kind == "inf" else "NaN"
+    verdict = f"The logged {quantity.name} is {what} since step {since.step:,}, "
+    verdict += ago(now - since.time)
+    if (latest := quantity.latest) is not None:
         verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
     evidence = f"no finite value among {quantity.run:,} since"
     return Finding(
@@ -184,7 +175,6 @@ def _values_lost(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _is_long(name: str, run: float, limits: Limits) -> bool:
-    """Return whether a quantity has been non-finite for too many values in a row."""
     if _is_training_loss(name):
         return run >= limits.nonfinite_losses
     return run > limits.nonfinite_values
@@ -213,7 +203,6 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
 
 
 def _diverges(quantity: Quantity, limits: Limits) -> bool:
-    """Return whether the latest values stay far above the best."""
     floor, best, first = quantity.floor, quantity.best, quantity.first
     if floor is None or best is None or first is None:
         return False
@@ -236,24 +225,22 @@ def _diverging(quantity: Quantity) -> Finding:
     return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
 
 
-def _is_unusual(quantity: Quantity, limits: Limits) -> bool:
+def _is_unusual(quantity: Quantity, spike: LoggedValue, limits: Limits) -> bool:
     """
     Return whether spikes are rare, and the latest is large by what the loss has gained.
 
     Small batches make outliers all the time, and so does the noise of a loss that is
     almost 0.
     """
-    spike = quantity.spike
     rare = max(limits.rare_spikes, limits.rare_spikes_share * quantity.count)
-    if spike is None or quantity.spikes > rare:
+    if quantity.spikes > rare:
         return False
     first = spike.usual if quantity.first is None else quantity.first
     return spike.value - spike.usual >= limits.diverging_gain * (first - spike.usual)
 
 
-def _spike(quantity: Quantity) -> Finding:
-    spike, latest = quantity.spike, quantity.latest
-    assert spike is not None  # noqa: S101 - as its caller has seen
+def _spike(quantity: Quantity, spike: LoggedValue) -> Finding:
+    latest = quantity.latest
     verdict = (
         f"The logged {quantity.name} jumped from {spike.usual:.4g} to "
         f"{spike.value:.4g} at step {spike.step:,}."
@@ -377,10 +364,7 @@ def _key_reuse(limits: Limits) -> Alert:
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         expr=reuses.sum("job", "function") > 0,
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "
-            f"key {COUNT} times in {window}."
-        ),
+        summary=f"{A_FUNCTION}reused a PRNG key {COUNT} times in {window}.",
     )
 
 

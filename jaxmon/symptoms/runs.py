@@ -142,9 +142,28 @@ def _restarts(snapshot: Snapshot) -> Iterator[Finding]:
     if much and lost >= limits.time_part * record.up:
         yield _lost(record, saves, snapshot)
     if much and recovery >= limits.time_part * record.up:
-        yield _recovery(record, snapshot)
-    if spent.get(WAITING, 0.0) >= limits.time_worth * record.wall:
-        yield _waiting(record)
+        usual = duration(recovery / record.interrupted)
+        yield Finding(
+            "recovery",
+            record.run,
+            f"Run {record.run} spent {_part(recovery, record)} on starting again and "
+            f"restoring: {usual} after each interruption.",
+            tuple(interruptions(record)),
+            _RECOVERY,
+            seconds=_of_this(recovery, record, snapshot),
+        )
+    waited = spent.get(WAITING, 0.0)
+    if waited >= limits.time_worth * record.wall:
+        usual = duration(waited / max(record.starts - 1, 1))
+        yield Finding(
+            "between_attempts",
+            record.run,
+            f"No attempt of run {record.run} ran for {duration(waited)}, "
+            f"{share(waited, record.wall)} of {duration(record.wall)}: {usual} before "
+            "each restart.",
+            tuple(interruptions(record)),
+            _WAITING,
+        )
 
 
 def _lost(record: RunRecord, saves: Saving | None, snapshot: Snapshot) -> Finding:
@@ -157,20 +176,6 @@ def _lost(record: RunRecord, saves: Saving | None, snapshot: Snapshot) -> Findin
         (*interruptions(record), *_how_it_saves(saves)),
         _how_to_save(record, saves),
         seconds=_of_this(_to_win(lost, record, saves), record, snapshot),
-    )
-
-
-def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
-    spent, restarted = record.seconds.get(RECOVERY, 0.0), record.interrupted
-    usual = duration(spent / restarted)
-    return Finding(
-        "recovery",
-        record.run,
-        f"Run {record.run} spent {_part(spent, record)} on starting again and "
-        f"restoring: {usual} after each interruption.",
-        tuple(interruptions(record)),
-        _RECOVERY,
-        seconds=_of_this(spent, record, snapshot),
     )
 
 
@@ -188,20 +193,6 @@ def _saves(record: RunRecord, saves: Saving, snapshot: Snapshot) -> Finding:
         (*_how_it_saves(saves), *interruptions(record)),
         action,
         seconds=_of_this(spent, record, snapshot),
-    )
-
-
-def _waiting(record: RunRecord) -> Finding:
-    spent = record.seconds.get(WAITING, 0.0)
-    usual = duration(spent / max(record.starts - 1, 1))
-    return Finding(
-        "between_attempts",
-        record.run,
-        f"No attempt of run {record.run} ran for {duration(spent)}, "
-        f"{share(spent, record.wall)} of {duration(record.wall)}: {usual} before each "
-        "restart.",
-        tuple(interruptions(record)),
-        _WAITING,
     )
 
 
@@ -229,7 +220,6 @@ def _how_it_saves(saves: Saving | None) -> Iterator[str]:
 
 
 def _how_to_save(record: RunRecord, saves: Saving | None) -> str:
-    """Return the advice on when to save."""
     if record.behind_in_all > record.lost_steps / 2:
         return (
             "Most of these steps had been saved: an attempt did not go on from the "

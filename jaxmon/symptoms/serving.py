@@ -1,6 +1,6 @@
 """
 Callers who leave, queues that grow, batches that are mostly padding, event loops that
-are held up, threads that have failed.
+are held up, threads that have failed, replicas that do worse than their siblings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
-from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms import recorded
+from jaxmon.symptoms.alert import A_PROCESS, TICKET, Alert
 from jaxmon.symptoms.requests import queued
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
@@ -32,7 +33,6 @@ def _deserted(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _left(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes most of whose callers leave before a response begins."""
     limits, period = snapshot.limits, snapshot.time.period
     for route in sorted(snapshot.requests, key=lambda route: -route.left):
         every, left = sum(part.count for part in route.finished), route.left
@@ -117,7 +117,6 @@ def _padding(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _waited(snapshot: Snapshot) -> float:
-    """Return for how long the program waited for the device."""
     period = snapshot.time.period
     waited = period.share("device", "fetch") if period.settled else 0.0
     return waited * snapshot.process.observed_seconds
@@ -153,7 +152,6 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect threads that have failed, but for those that the program waits for."""
     waits = [of for of in stalled(snapshot) if of.topic == "stalled"]
     named = " ".join([s for of in waits for s in (of.verdict, *of.evidence)]).lower()
     failed = [
@@ -180,7 +178,45 @@ def _failed_threads(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _replica_hangs(limits: Limits) -> Alert:
+    window = limits.hang_after
+    left = recorded.left(window, limits) >= limits.hung_requests
+    answering = recorded.replica_answered(window).max(*recorded.ROUTE)
+    hanging = (recorded.hung(window, limits) > 0).or_(left)
+    return Alert(
+        # Where all hang, it is the route.
+        expr=hanging.and_(answering, *recorded.ROUTE),
+        summary=(
+            f"{A_PROCESS}has answered no request to route {{{{ $labels.route }}}} for "
+            f"{window}; callers wait, or have waited and left."
+        ),
+    )
+
+
+def _replica_slow(limits: Limits) -> Alert:
+    window = limits.replica_slow_for
+    return Alert(
+        expr=recorded.times_siblings(window, limits) > limits.replica_slow,
+        for_=window,
+        summary=(
+            f"{A_PROCESS}takes {{{{ $value | humanize }}}} times as long as the median "
+            "process for requests to route {{ $labels.route }}."
+        ),
+    )
+
+
+_REPLICAS, _OTHERS = "JaxmonReplicaSlow", "a host does not see the other replicas"
 SYMPTOMS = (
+    Symptom(
+        *("replica_hangs", "F8", "One process of a service answers no request."),
+        rule=(_REPLICAS, _replica_hangs),
+        missing=_OTHERS,
+    ),
+    Symptom(
+        *("replica_slow", "F7", "One process of a service is slower than the others."),
+        rule=(_REPLICAS, _replica_slow),
+        missing=_OTHERS,
+    ),
     Symptom(
         *("callers_left", "F8", "Callers leave before a response begins.", FAILURE),
         *(_deserted, catalog.REQUESTS, "On-call: Requests by outcome"),

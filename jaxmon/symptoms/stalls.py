@@ -231,7 +231,6 @@ def _causes(
 
 
 def _waits(thread: Standing, now: Now) -> str:
-    """Return what *thread* waits for meanwhile, and in which line of the program."""
     puts = any(line.endswith(" in put") for line in thread.stack)
     what = "room in a full queue" if puts else "a thread to end"
     lines = [line for line in thread.stack if not any(of in line for of in _WAITING)]
@@ -240,7 +239,6 @@ def _waits(thread: Standing, now: Now) -> str:
 
 
 def _forks(snapshot: Snapshot) -> Iterator[str]:
-    """Yield where it has forked although it uses JAX, of which JAX warns."""
     for warned in snapshot.warnings:
         if warned.text.endswith("_at_fork"):
             yield (
@@ -312,6 +310,5 @@ def is_long(now: Now, limits: Limits) -> bool:
 
 
 def _is_parked(now: Now) -> bool:
-    """Return whether it waits for an event or a condition of `threading`."""
     top = now.stack[0] if now.stack else ""
     return "threading.py:" in top and top.endswith(" in wait")

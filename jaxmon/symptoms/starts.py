@@ -94,7 +94,6 @@ def _waited(route: RouteFacts) -> float:
 
 
 def _warmed_in_vain(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect signatures that were warmed up, and that no call has used."""
     ready, limits = snapshot.ready, snapshot.limits
     age = snapshot.process.now - ready.since if ready.since else 0.0
     idle = [function for function in ready.warmed if function.unused]
@@ -160,7 +159,12 @@ def young(within: str, limits: SiteLimits) -> Expr:
     Return how many processes of each job are younger than *within*, unless they restart
     so often within an hour that they count as a crash loop.
     """
-    starts = recorded.starts(limits.duration("1h"))
+    hour, began = limits.duration("1h"), catalog.PROCESS_START_TIME_SECONDS
+    starts = promql.gauge_changes(began, hour).max("job") > 0
+    starts = starts.record(
+        *("job", began, f"changes{hour}"),
+        f"How often the process of a job that starts most did so within {hour}.",
+    )
     return recorded.young(within).unless(starts > limits.deploy_restarts)
 
 
@@ -237,7 +241,6 @@ def _is_past(agent: AgentSummary, facts: HostFacts) -> bool:
 
 
 def _how_crashed(died: Sequence[AgentSummary]) -> str:
-    """Return which processes crashed, and of the latest, how, if that is known."""
     did = "ended" if any(agent.unrecorded for agent in died) else "crashed"
     text = f"{listed('worker', [agent.worker for agent in died])} {did}"
     latest = min(died, key=_seconds_since_crash).verdict

@@ -21,7 +21,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, duration
 from jaxmon.promql import Expr, gauge, histogram
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import PAGE, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import A_FUNCTION, PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom
@@ -42,7 +42,6 @@ def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _is_late(loop: LoopSummary, facts: HostFacts) -> bool:
-    """Return whether the next step of a loop should have come."""
     limits = facts.limits
     times = limits.late_step_times * _step_seconds(loop, facts)
     # Of long steps, so many take longer than the alert waits.
@@ -66,7 +65,6 @@ def _step_seconds(loop: LoopSummary, facts: HostFacts) -> float:
 
 
 def _excused(facts: HostFacts, worker: str) -> bool:
-    """Return whether a process compiles, or pauses its loop, or did so, as `busy`."""
     limits, now = facts.limits, facts.now
     return any(
         key[0] == worker
@@ -89,12 +87,20 @@ def named(loop: LoopSummary) -> str:
 def _training_stalled(limits: SiteLimits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
-    limit = seconds_in(limits.stalled_after)
-    late = recorded.late(
+    limit, times = seconds_in(limits.stalled_after), limits.stalled_step_times
+    age, steps = gauge(catalog.STEP_AGE_SECONDS), histogram(catalog.STEP_SECONDS)
+    excused = recorded.busy(
         limit,
-        limits.stalled_step_times,
         compiling=seconds_in(limits.stuck_after),
         active=seconds_in(limits.activity_after),
+    )
+    soon = age <= steps.sum.total() / steps.count.total() * times
+    # One stuck process stops the others: the oldest step is what counts.
+    late = age.unless(soon).unless(excused, *PROCESS).max("job", "loop")
+    late = late.record(
+        *("loop", catalog.STEP_AGE_SECONDS, "late"),
+        f"Age of the last step, if that is {times:g} times as old as a step takes and "
+        "the process is not busy with something else.",
     )
     paged = recorded.paged(STALLED_ALERT, limits)
     return Alert(
@@ -234,10 +240,8 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
         expr=slower.and_(upgraded, "job"),
         for_=limits.slowdown_for,
         description=f"{_MEANING} It is the same program, and takes longer.",
-        summary=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-            "{{ $value | humanize }} times as long as before the upgrade."
-        ),
+        summary=A_FUNCTION
+        + "takes {{ $value | humanize }} times as long as before the upgrade.",
         labels=(("against", "version"),),
     )
 

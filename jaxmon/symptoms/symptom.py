@@ -53,6 +53,11 @@ def quoted(error: EventFact, now: float) -> str:
     return f"{ago(now - error.time)}{place}: {message}"
 
 
+def ended(text: str) -> str:
+    """Return *text* as a sentence."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def part(seconds: float, period: Period) -> str:
     """Return ``12 s, 10 % of 2 min``."""
     whole = period.seconds

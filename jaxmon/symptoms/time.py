@@ -17,9 +17,9 @@ from jaxmon.facts.walltime import IDLE_SECONDS, Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, ne
+from jaxmon.promql import counter, eq, ne, re
 from jaxmon.symptoms import compiles, memory, programs, recorded
-from jaxmon.symptoms.alert import TICKET, Alert, Severity
+from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.estimates import (
     EXPLAINED,
     OF_A_LINE,
@@ -355,8 +355,15 @@ def _severity(
 
 
 def _time_lost(limits: Limits) -> Alert:
-    window = limits.time_lost_window
-    lost = recorded.time_in_states("data_wait|eager|gc|gil|blocked", window)
+    window, states = limits.time_lost_window, "data_wait|eager|gc|gil|blocked"
+    lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
+    # Of processes in a loop: a server waits for requests, not for data.
+    lost = lost.sum(*PROCESS, "state").and_(recorded.loops(), *PROCESS)
+    # All ranks wait for the slowest.
+    lost = lost.max("job", "state").record(
+        *("job", catalog.WALL_SECONDS, f"lost{window}"),
+        f"Fraction of {window} that a process in a loop spent in a state, at most.",
+    )
     data = lost.where(eq("state", "data_wait")) > limits.data_wait
     rest = lost.where(ne("state", "data_wait")) > limits.time_lost
     return Alert(

@@ -67,6 +67,25 @@ def function(**figures: Any) -> dict[str, Any]:
     return {"train.step": {**HEALTHY["functions"]["train.step"], **figures}}
 
 
+def compiled(count: int, seconds: float, **more: Any) -> dict[str, Any]:
+    """Return a function that was compiled so often, for so long in all."""
+    phases = {"backend_compile": {"seconds": seconds, "count": count}}
+    return function(compiles={"compiled": count}, recompiles={}, phases=phases, **more)
+
+
+def operation(count: int, seconds: float, **recompiles: int) -> dict[str, Any]:
+    """Return the same of an operation outside of jit."""
+    phases = {"lower": {"seconds": seconds, "count": count}}
+    facts = {"compiles": {"compiled": count}, "recompiles": recompiles}
+    return {"internal": True, "phases": phases, **facts}
+
+
+def told(case: Case) -> tuple[str, tuple[str, ...], str]:
+    """Return verdict, evidence and advice of the one finding of *case*."""
+    (found,) = findings(case[1], **case[0])
+    return found.verdict, found.evidence, found.action
+
+
 def recompiling(function: str = "train.step", **more: Any) -> dict[str, Any]:
     """Return the overview of a process, of which one function has a fault."""
     return {

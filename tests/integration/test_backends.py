@@ -10,7 +10,7 @@ STARTING = """
 import contextlib, json, threading, urllib.request
 import jax, jaxmon
 from jax._src import xla_bridge
-from jaxmon.facts.oom import OomReport
+from jaxmon.facts.events import OomReport
 from tests.helpers import inside
 
 began, joined = threading.Event(), threading.Event()

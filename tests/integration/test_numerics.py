@@ -23,7 +23,7 @@ from jaxmon.symptoms.findings import find
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import ROOT, run_python, until
+from tests.helpers.processes import ROOT, until
 
 
 pytestmark = pytest.mark.ground_truth
@@ -288,4 +288,4 @@ def test_the_advice_on_nan_finds_the_operation(tmp_path: Path) -> None:
     program = tmp_path / "norm.py"
     program.write_text(NORM.format(block=advised))
 
-    assert 'norm.py", line 4, in distance' in run_python(str(program)).err
+    assert 'norm.py", line 4, in distance' in run_preloaded(str(program)).err

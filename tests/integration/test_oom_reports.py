@@ -14,10 +14,9 @@ from jax.sharding import SingleDeviceSharding
 from jaxmon.agent import Agent, guard
 from jaxmon.agent.oom import text as oom_text
 from jaxmon.agent.oom.part import text_of
-from jaxmon.facts.events import EventFact
+from jaxmon.facts.events import EventFact, FailedAllocation, LiveArrays, OomReport
 from jaxmon.facts.functions import Program
 from jaxmon.facts.memory import Allocations, HostMemory
-from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
 from jaxmon.facts.reader import from_json
 from tests.helpers import inside
 from tests.helpers.agents import FULL, instrumented, kinds, value

@@ -19,6 +19,7 @@ SOME = (
 ALIKE = {
     *("leaked_value", "diverges", "frozen_noise", "logs_nan", "frozen_time"),
     *("donated_in_vain", "dropped_update", "forgotten_jit", "slow_files"),
+    *("becomes_nan", "printed_value"),
 }
 SOME_HEALTHY = (
     "training",
@@ -30,12 +31,18 @@ SOME_HEALTHY = (
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] if name in ALIKE else [])
-        for name in SOME
+        *(
+            pytest.param(name, marks=[pytest.mark.exhaustive] if name in ALIKE else [])
+            for name in SOME
+        ),
+        *some([name for name in RUNS if name in MISTAKES], 9),
     ],
 )
 def test_a_mistake_is_found_first(name: str) -> None:
-    """The mistake is the first finding, with its line, and the first in the report."""
+    """
+    The mistake is the first finding, with its line, and the first in the report; the
+    last attempt of a run is judged by what all of them did.
+    """
     found = run(name)
 
     assert found.rank(name) == 1, found.findings
@@ -46,15 +53,6 @@ def test_a_mistake_is_found_first(name: str) -> None:
 def test_nobody_is_accused(name: str) -> None:
     """A program without a mistake is told what its time goes into, if anything."""
     assert run(name).findings == []
-
-
-@pytest.mark.parametrize("name", some([name for name in RUNS if name in MISTAKES], 9))
-def test_what_restarts_cost_is_found_first(name: str) -> None:
-    """The last attempt of a run is judged by what all of them did."""
-    found = run(name)
-
-    assert found.rank(name) == 1, found.findings
-    assert said(found)
 
 
 @pytest.mark.exhaustive

@@ -59,56 +59,6 @@ jax.tree_util.register_pytree_node(Model, lambda _: ((), None), lambda *_: Model
 
 
 @case
-def traced():
-    inner(1.0)
-
-
-@case
-def traced_nested():
-    outer(1.0)
-
-
-@case
-def traced_through_vmap():
-    jax.vmap(inner)(np.ones(3))
-
-
-@case
-def traced_through_grad():
-    jax.grad(outer)(1.0)
-
-
-@case
-def traced_through_jit_of_vmap_of_grad():
-    jax.jit(jax.vmap(jax.grad(outer)))(np.ones(3))
-
-
-@case
-def traced_through_scan():
-    jax.lax.scan(lambda c, x: (inner(c), x), 1.0, np.ones(3))
-
-
-@case
-def traced_through_checkpoint():
-    jax.grad(jax.checkpoint(inner))(1.0)
-
-
-@case
-def traced_through_pmap():
-    jax.pmap(inner)(np.ones((2, 1)))
-
-
-@case
-def traced_method():
-    Model().method(1.0)
-
-
-@case
-def traced_lambda_made_here():
-    jax.jit(lambda x: refuse(x) + 1)(1.0)
-
-
-@case
 def traced_with_cause():
     def wraps(x):
         try:
@@ -128,11 +78,6 @@ def traced_while_handling_another():
 
 
 @case
-def concretized():
-    jax.jit(lambda x: 1 if x > 0 else 2)(1.0)
-
-
-@case
 def leaked_tracer():
     seen: list[Any] = []
     jax.jit(seen.append)(1.0)
@@ -140,29 +85,9 @@ def leaked_tracer():
 
 
 @case
-def wrong_shapes():
-    two(np.ones(2), np.ones(3))
-
-
-@case
-def missing_argument():
-    two(1.0)
-
-
-@case
-def wrong_type():
-    good("text")
-
-
-@case
 def wrong_type_cached():
     good(1.0)
     good(object())
-
-
-@case
-def unhashable_static():
-    jax.jit(lambda x, _: x, static_argnums=1)(1.0, [])
 
 
 @case
@@ -213,26 +138,6 @@ def compile_refused_in_call():
 
 
 @case
-def ahead_of_time_mismatch():
-    good.lower(np.ones(3)).compile()(np.ones(4))
-
-
-@case
-def lowered():
-    outer.lower(1.0)
-
-
-@case
-def shape_evaluated():
-    jax.eval_shape(outer, 1.0)
-
-
-@case
-def jaxpr_made():
-    jax.make_jaxpr(outer)(1.0)
-
-
-@case
 def interrupted():
     def interrupt(_):
         raise KeyboardInterrupt
@@ -240,6 +145,29 @@ def interrupted():
     jax.jit(interrupt)(1.0)
 
 
-@case
-def exited():
-    jax.jit(lambda _: sys.exit(3))(1.0)
+cases.update(
+    traced=lambda: inner(1.0),
+    traced_nested=lambda: outer(1.0),
+    traced_through_vmap=lambda: jax.vmap(inner)(np.ones(3)),
+    traced_through_grad=lambda: jax.grad(outer)(1.0),
+    traced_through_jit_of_vmap_of_grad=lambda: jax.jit(jax.vmap(jax.grad(outer)))(
+        np.ones(3)
+    ),
+    traced_through_scan=lambda: jax.lax.scan(
+        lambda c, x: (inner(c), x), 1.0, np.ones(3)
+    ),
+    traced_through_checkpoint=lambda: jax.grad(jax.checkpoint(inner))(1.0),
+    traced_through_pmap=lambda: jax.pmap(inner)(np.ones((2, 1))),
+    traced_method=lambda: Model().method(1.0),
+    traced_lambda_made_here=lambda: jax.jit(lambda x: refuse(x) + 1)(1.0),
+    concretized=lambda: jax.jit(lambda x: 1 if x > 0 else 2)(1.0),
+    wrong_shapes=lambda: two(np.ones(2), np.ones(3)),
+    missing_argument=lambda: two(1.0),
+    wrong_type=lambda: good("text"),
+    unhashable_static=lambda: jax.jit(lambda x, _: x, static_argnums=1)(1.0, []),
+    ahead_of_time_mismatch=lambda: good.lower(np.ones(3)).compile()(np.ones(4)),
+    lowered=lambda: outer.lower(1.0),
+    shape_evaluated=lambda: jax.eval_shape(outer, 1.0),
+    jaxpr_made=lambda: jax.make_jaxpr(outer)(1.0),
+    exited=lambda: jax.jit(lambda _: sys.exit(3))(1.0),
+)

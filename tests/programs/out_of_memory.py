@@ -125,24 +125,12 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@case
-def wait_block():
-    return _waiting(lambda x: x.block_until_ready())
-
-
-@case
-def wait_tree():
-    return _waiting(lambda x: jax.block_until_ready({"a": [x]}))
-
-
-@case
-def wait_asarray():
-    return _waiting(np.asarray)
-
-
-@case
-def wait_float():
-    return _waiting(float)
+cases.update(
+    wait_block=lambda: _waiting(lambda x: x.block_until_ready()),
+    wait_tree=lambda: _waiting(lambda x: jax.block_until_ready({"a": [x]})),
+    wait_asarray=lambda: _waiting(np.asarray),
+    wait_float=lambda: _waiting(float),
+)
 
 
 @case

@@ -23,159 +23,106 @@ from jaxmon_exporter.pages import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
-def fails(worker: Worker) -> None:
-    worker.requests(160, "error")
+IN_PROGRESS = ("set", catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
+OLDEST = "set", catalog.REQUEST_OLDEST_SECONDS
+FULL = [
+    ("requests", 100),
+    ("set", catalog.DEVICE_INFO, 1, "0", "gpu", "H100", "0", "GPU-1", ""),
+    ("set", catalog.DEVICE_MEMORY_BYTES, 93, "0", "in_use"),
+    ("set", catalog.DEVICE_MEMORY_BYTES, 100, "0", "limit"),
+]
+HANGS_SINCE_LATELY = [("requests", 100), IN_PROGRESS, (*OLDEST, 25, ROUTE)]
+IS_SLOW = [("requests", 100, "success", "warm", 0.9)]
+WAITS = [("requests", 100), ("requests", 30, "success", "cold", 2.0)]
+MOSTLY_WAITS = [("requests", 30), ("requests", 70, "success", "cold", 2.0)]
+TRAINS = ("steps", 100, 0.2)
+STANDS_STILL = ("set", catalog.STEP_AGE_SECONDS, 75, "train")
+STEPS_ARE_SLOW = [("steps", 100, 0.4)]
 
 
-def fails_rarely(worker: Worker) -> None:
-    worker.requests(4, "error")
-    worker.requests(1000)
+def act(worker: Worker, *acts: tuple[Any, ...]) -> None:
+    """Have *worker* do and have each of *acts*: a method, and its arguments."""
+    for name, *arguments in acts:
+        getattr(worker, name)(*arguments)
 
 
-def hangs(worker: Worker) -> None:
-    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 130, ROUTE)
-
-
-def hangs_for_long(worker: Worker) -> None:
-    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 370, ROUTE)
-
-
-def hangs_since_lately(worker: Worker) -> None:
-    worker.requests(100)
-    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 25, ROUTE)
-
-
-def takes_long(worker: Worker) -> None:
-    worker.requests(100)
-    worker.set(catalog.REQUESTS_IN_PROGRESS, 1, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 2.5, ROUTE)
-
-
-def is_slow(worker: Worker) -> None:
-    worker.requests(100, took=0.9)
-
-
-def waits_for_compiles(worker: Worker) -> None:
-    worker.requests(100)
-    worker.requests(30, start="cold", took=2.0)
-
-
-def mostly_waits_for_compiles(worker: Worker) -> None:
-    worker.requests(30)
-    worker.requests(70, start="cold", took=2.0)
-
-
-def trains(worker: Worker) -> None:
-    worker.steps(100, 0.2)
-
-
-def stands_still(worker: Worker) -> None:
-    worker.set(catalog.STEP_AGE_SECONDS, 75, "train")
-
-
-def stands_still_for_long(worker: Worker) -> None:
-    worker.set(catalog.STEP_AGE_SECONDS, 730, "train")
-
-
-def stands_still_and_compiles(worker: Worker) -> None:
-    stands_still(worker)
-    worker.set(catalog.COMPILE_OLDEST_SECONDS, 70)
-
-
-def evaluates(worker: Worker) -> None:
-    stands_still(worker)
-    worker.set(catalog.ACTIVITY_RUNNING_SECONDS, 70, "evaluate")
-
-
-def steps_are_slow(worker: Worker) -> None:
-    worker.steps(100, 0.4)
-
-
-def loss_is_nan(worker: Worker) -> None:
-    worker.steps(100, 0.2)
-    worker.set(catalog.VALUE_NONFINITE_RUN, 2, "loss")
-
-
-def norm_was_nan(worker: Worker) -> None:
-    worker.steps(100, 0.2)
-    worker.set(catalog.VALUE_NONFINITE_RUN, 2, "grad_norm")
-
-
-def saves_fail(worker: Worker) -> None:
-    worker.steps(100, 0.2)
-    worker.set(catalog.CHECKPOINT_FAILURES, 3, "save")
-
-
-def device_is_full(worker: Worker) -> None:
-    worker.requests(100)
-    worker.set(catalog.DEVICE_INFO, 1, "0", "gpu", "H100", "0", "GPU-1", "")
-    worker.set(catalog.DEVICE_MEMORY_BYTES, 93, "0", "in_use")
-    worker.set(catalog.DEVICE_MEMORY_BYTES, 100, "0", "limit")
-
-
-def compile_is_stuck(worker: Worker) -> None:
-    worker.requests(100)
-    worker.set(catalog.COMPILE_OLDEST_SECONDS, 1000)
-
-
-CASES = {
-    fails: ("failing", "No: 160 of 160 requests to POST /predict failed in the last"),
-    fails_rarely: ("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
-    hangs: (
+CASES: list[tuple[list[tuple[Any, ...]], str, str]] = [
+    (
+        [("requests", 160, "error")],
+        *("failing", "No: 160 of 160 requests to POST /predict failed in the last"),
+    ),
+    (
+        [("requests", 4, "error"), ("requests", 1000)],
+        *("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
+    ),
+    (
+        [IN_PROGRESS, (*OLDEST, 130, ROUTE)],
         "degraded",
         "Not quite: no request to POST /predict has finished in the last minute: 12",
     ),
-    hangs_for_long: (
+    (
+        [IN_PROGRESS, (*OLDEST, 370, ROUTE)],
         "failing",
         "No: no request to POST /predict has finished in the last minute: 12 requests",
     ),
-    hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
-    takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
-    is_slow: ("degraded", "Not quite: warm requests to POST /predict are slow: 95 %"),
-    waits_for_compiles: (
-        "degraded",
-        "Not quite: 23 % of the requests to POST /predict",
+    (HANGS_SINCE_LATELY, "degraded", "Not quite: requests to POST /predict hang: 12"),
+    (
+        [("requests", 100), (*IN_PROGRESS[:2], 1, ROUTE), (*OLDEST, 2.5, ROUTE)],
+        *("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
     ),
-    mostly_waits_for_compiles: (
-        "degraded",
-        "Not quite: 70 % of the requests to POST /predict",
-    ),
-    trains: ("fine", "Yes: 1.67 steps a second in loop train."),
-    stands_still: (
+    (IS_SLOW, "degraded", "Not quite: warm requests to POST /predict are slow: 95 %"),
+    (WAITS, "degraded", "Not quite: 23 % of the requests to POST /predict"),
+    (MOSTLY_WAITS, "degraded", "Not quite: 70 % of the requests to POST /predict"),
+    ([TRAINS], "fine", "Yes: 1.67 steps a second in loop train."),
+    (
+        [STANDS_STILL],
         "degraded",
         "Not quite: loop train is stuck: its last step was 1 min 15 s ago; a page",
     ),
-    stands_still_for_long: (
-        "failing",
-        "No: loop train is stuck: its last step was 12 min 10 s ago.",
+    (
+        [("set", catalog.STEP_AGE_SECONDS, 730, "train")],
+        *("failing", "No: loop train is stuck: its last step was 12 min 10 s ago."),
     ),
-    stands_still_and_compiles: ("fine", "Yes: 1 loop at work."),
-    evaluates: ("fine", "Yes: 1 loop at work."),
-    steps_are_slow: ("degraded", "Not quite: loop train is slow: a step takes 0.40 s"),
-    loss_is_nan: ("failing", "No: the logged loss is NaN or infinite."),
-    norm_was_nan: ("fine", "Yes: 1.67 steps a second in loop train."),
-    saves_fail: ("degraded", "Not quite: 3 checkpoint saves failed in the last minute"),
-    device_is_full: ("degraded", "Not quite: device 0 is about to run out of memory"),
-    compile_is_stuck: (
-        "degraded",
-        "Not quite: a compile has been running for 16 min 40 s.",
+    (
+        [STANDS_STILL, ("set", catalog.COMPILE_OLDEST_SECONDS, 70)],
+        *("fine", "Yes: 1 loop at work."),
     ),
-}
+    (
+        [STANDS_STILL, ("set", catalog.ACTIVITY_RUNNING_SECONDS, 70, "evaluate")],
+        *("fine", "Yes: 1 loop at work."),
+    ),
+    (
+        STEPS_ARE_SLOW,
+        *("degraded", "Not quite: loop train is slow: a step takes 0.40 s"),
+    ),
+    (
+        [TRAINS, ("set", catalog.VALUE_NONFINITE_RUN, 2, "loss")],
+        *("failing", "No: the logged loss is NaN or infinite."),
+    ),
+    (
+        [TRAINS, ("set", catalog.VALUE_NONFINITE_RUN, 2, "grad_norm")],
+        *("fine", "Yes: 1.67 steps a second in loop train."),
+    ),
+    (
+        [TRAINS, ("set", catalog.CHECKPOINT_FAILURES, 3, "save")],
+        *("degraded", "Not quite: 3 checkpoint saves failed in the last minute"),
+    ),
+    (FULL, "degraded", "Not quite: device 0 is about to run out of memory"),
+    (
+        [("requests", 100), ("set", catalog.COMPILE_OLDEST_SECONDS, 1000)],
+        *("degraded", "Not quite: a compile has been running for 16 min 40 s."),
+    ),
+]
 
 
-@pytest.mark.parametrize("happens", CASES, ids=lambda one: one.__name__)
-def test_answer_names_what_is_wrong_and_nothing_else(happens: Any) -> None:
+@pytest.mark.parametrize(("acts", "state", "text"), CASES)
+def test_answer_names_what_is_wrong_and_nothing_else(acts, state, text):
     """Each fault of the last minute is the answer, and what is healthy is none."""
     worker = Worker()
-    worker.requests(5000)
-    worker.steps(1000, 0.2)
+    act(worker, ("requests", 5000), ("steps", 1000, 0.2))
     before = reading(worker, at=START + 540)
-    happens(worker)
+    act(worker, *acts)
     found = status(worker, before=before).answer
-    state, text = CASES[happens]
     assert found.state == state, found
     assert found.text.startswith(text), found
     assert len(found.reasons) == (state != "fine"), found
@@ -351,25 +298,25 @@ LATE = finding_on(
 )
 STALLED = finding_on("stalled", "", "The program waits for data at load.py:3.")
 DOING = "Lately, 80 % of the time goes to store.py:5 (blocked outside of JAX)."
-CAUSES: dict[Any, tuple[list[FindingSummary], str]] = {
-    fails: ([OTHER_ROUTE, FAILS], "StoreDown at store.py:8: 40 times."),
-    waits_for_compiles: ([RECOMPILES], "f was recompiled. At serve.py:8."),
-    hangs_since_lately: ([FAILS, LATE], "A request hangs at serve.py:9."),
-    is_slow: ([RECOMPILES], DOING),
-    steps_are_slow: ([], DOING),
-    stands_still: ([STALLED], "The program waits for data at load.py:3."),
-}
 
 
-@pytest.mark.parametrize("happens", CAUSES, ids=lambda one: one.__name__)
-def test_the_answer_names_the_likely_cause(happens: Any) -> None:
+@pytest.mark.parametrize(
+    ("acts", "findings", "cause"),
+    [
+        (CASES[0][0], [OTHER_ROUTE, FAILS], "StoreDown at store.py:8: 40 times."),
+        (WAITS, [RECOMPILES], "f was recompiled. At serve.py:8."),
+        (HANGS_SINCE_LATELY, [FAILS, LATE], "A request hangs at serve.py:9."),
+        (IS_SLOW, [RECOMPILES], DOING),
+        (STEPS_ARE_SLOW, [], DOING),
+        ([STANDS_STILL], [STALLED], "The program waits for data at load.py:3."),
+    ],
+)
+def test_the_answer_names_the_likely_cause(acts, findings, cause):
     """The finding that explains the reason is its cause, or where the time goes."""
     worker = Worker()
-    worker.requests(5000)
-    worker.steps(1000, 0.2)
+    act(worker, ("requests", 5000), ("steps", 1000, 0.2))
     before = reading(worker, at=START + 540)
-    happens(worker)
-    findings, cause = CAUSES[happens]
+    act(worker, *acts)
     process = ProcessVerdict(findings=tuple(findings), doing=DOING)
     assert because(worker, before, process) == [cause]
     # Who may not see findings gets none.
@@ -380,7 +327,7 @@ def test_requests_that_hang_from_the_first_minute_on_are_not_all_right() -> None
     """A young process has no past: what its requests took until then is usual."""
     worker = Worker(started=START + 560)
     worker.requests(100)
-    hangs_since_lately(worker)
+    act(worker, *HANGS_SINCE_LATELY)
     found = status(worker).answer
     assert found.state == "degraded"
     assert "requests to POST /predict hang: 12 requests in progress" in found.text
@@ -389,7 +336,7 @@ def test_requests_that_hang_from_the_first_minute_on_are_not_all_right() -> None
 def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
     """JAX's class of exception does not say so; elsewhere, it is not the cause."""
     worker = Worker()
-    fails(worker)
+    worker.requests(160, "error")
     failed = "JaxRuntimeError at serve.py:8: 160 times"
     requests = finding_on("requests", ROUTE, "160 requests failed.", failed)
     oom = finding_on("oom", "", "The device ran out of memory.", where="serve.py:8")
@@ -406,7 +353,7 @@ def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
 def test_without_findings_the_numbers_say_what_is_recompiled() -> None:
     """That needs no lines, so that whoever may read metrics may see it."""
     worker = Worker(started=START + 560)
-    mostly_waits_for_compiles(worker)
+    act(worker, *MOSTLY_WAITS)
     worker.set(catalog.RECOMPILES, 3, "serve.embed", "dtype")
     worker.set(catalog.RECOMPILES, 70, "serve.score", "shape")
     (reason,) = status(worker).answer.reasons
@@ -464,7 +411,7 @@ def test_a_reason_says_when_its_alert_follows() -> None:
         return found.answer.text
 
     assert "memory" not in said(600)
-    device_is_full(worker)
+    act(worker, *FULL)
     full = "Not quite: device 0 is about to run out of memory: 93 % of 100 B in use"
     follows = [f"since {one}, a ticket follows at 10 min." for one in ("0 s", "20.0 s")]
     assert [said(620), said(640)] == [f"{full}; {one}" for one in follows]
@@ -485,9 +432,8 @@ def test_an_accelerator_that_no_program_uses_is_not_failing() -> None:
         gauge(catalog.ACCELERATOR_UP, 0, "GPU-1"),
     ]
     idle, serves, loops = Worker(), Worker(), Worker()
-    device_is_full(serves)
-    device_is_full(loops)
-    trains(loops)
+    act(serves, *FULL)
+    act(loops, *FULL, TRAINS)
     states = (idle, "degraded"), (serves, "degraded"), (loops, "failing")
     for worker, state in states:
         reasons = status(worker, extra=lost).answer.reasons

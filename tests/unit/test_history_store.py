@@ -9,10 +9,10 @@ import pytest
 
 from jaxmon.agent.history import times as store
 from jaxmon.agent.history.times import PastRun, ProgramTimes, commit_of
-from jaxmon.facts.functions import Distribution
+from jaxmon.facts.functions import Spread
 
 
-TIMES = ProgramTimes(Distribution(0.01, 0.011, 0.013), "abc")
+TIMES = ProgramTimes(Spread(0, 0.01, 0.011, 0.013), "abc")
 
 
 def run(jax: str = "1", written: float = 1.0, **programs: ProgramTimes) -> PastRun:

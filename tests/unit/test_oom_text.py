@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.oom.text import advice, render, requested_bytes
-from jaxmon.facts.events import EventFact
+from jaxmon.facts.events import EventFact, FailedAllocation, LiveArrays, OomReport
 from jaxmon.facts.functions import Program
 from jaxmon.facts.memory import Allocations, Arrays, Device, HostMemory, Line
-from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
 
 
 GIB = 1 << 30

@@ -7,16 +7,24 @@ import pytest
 from jaxmon.limits import Limits
 from tests.helpers.findings import (
     Case,
+    compiled,
     findings,
     found,
     function,
+    operation,
     recompile,
+    told,
 )
 
 
 STORM = int(Limits().recompile_storm)
 
 
+SHORT = {"observed_seconds": 20.0, "now": 1000.0}
+MOVE = (
+    "Move them into a jitted function; for set-up code and post-processing, NumPy "
+    "works too."
+)
 CASES: dict[str, Case] = {
     "compile stuck": (
         {
@@ -60,33 +68,19 @@ CASES: dict[str, Case] = {
     "operations": (
         {
             "functions": {
-                f"jax.numpy.{name}": {
-                    "internal": True,
-                    "compiles": {"compiled": n},
-                    "phases": {"lower": {"seconds": n / 40, "count": n}},
-                }
-                for name, n in (("add", 200), ("dot", 50))
+                "jax.numpy.add": operation(200, 5.0),
+                "jax.numpy.dot": operation(50, 1.25),
             }
         },
         [],
         "Eager operations were compiled one by one: 250 programs in 6.2 s.",
         ("add 200, dot 50",),
-        (
-            "Move them into a jitted function; for set-up code and "
-            "post-processing, NumPy works too."
-        ),
+        MOVE,
     ),
     "operations again": (
         {
-            "process": {"observed_seconds": 20.0, "now": 1000.0},
-            "functions": {
-                "jax._src.dispatch.unstack": {
-                    "internal": True,
-                    "compiles": {"compiled": 23},
-                    "recompiles": {"shape": 22},
-                    "phases": {"lower": {"seconds": 2.5, "count": 23}},
-                }
-            },
+            "process": SHORT,
+            "functions": {"jax._src.dispatch.unstack": operation(23, 2.5, shape=22)},
         },
         [],
         (
@@ -94,10 +88,7 @@ CASES: dict[str, Case] = {
             "of them recompiles, mostly because an argument's shape changed."
         ),
         ("unstack 23",),
-        (
-            "Move them into a jitted function; for set-up code and "
-            "post-processing, NumPy works too."
-        ),
+        MOVE,
     ),
     "effects": (
         {"functions": function(misses=5000)},
@@ -166,10 +157,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
     """One mistake makes one finding: verdict, evidence, what to do."""
-    parts, events, finding, evidence, action = CASES[case]
-    (found,) = findings(events, **parts)
-
-    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
+    assert told(CASES[case]) == CASES[case][2:]
 
 
 def test_operations_are_blamed_on_lines_of_their_own():
@@ -203,12 +191,8 @@ def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found
     the time; where something is stored or found, a threshold does what it is for.
     """
     below = {"reason": "below_threshold", "message": "Too fast", "where": "a.py:6"}
-    functions = function(
-        recompiles={},
-        phases={"backend_compile": {"seconds": seconds / 2, "count": 2}},
-    )
     found = findings(
-        functions=functions,
+        functions=compiled(2, seconds / 2),
         cache={"enabled": True, "directory": "/c", "obstacles": [below], **cache},
         process={"observed_seconds": 50.0, "now": 1000.0},
     )
@@ -235,16 +219,8 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
     layers is built by a loop, too.
     """
     unrolled = {"where": "a.py:35", "times": 22, "ratio": 0.9, "operations": 1706}
-    functions = function(
-        compiles={"compiled": 1},
-        recompiles={},
-        phases={"backend_compile": {"seconds": seconds, "count": 1}},
-        program={"unrolled": {**unrolled, **loop}},
-    )
-    found = findings(
-        functions=functions,
-        process={"observed_seconds": 20.0, "now": 1000.0},
-    )
+    functions = compiled(1, seconds, program={"unrolled": {**unrolled, **loop}})
+    found = findings(functions=functions, process=SHORT)
 
     assert [(of.topic, of.where) for of in found] == (
         [("unrolled", "a.py:35")] if is_found else []
@@ -273,7 +249,7 @@ def test_a_compile_in_progress_may_compute_constants(steps, seconds, is_found):
             "function": "train.step",
             "folded": {**cumsum, "steps": steps},
         },
-        process={"observed_seconds": 20.0, "now": 1000.0},
+        process=SHORT,
     )
 
     assert [of.where for of in found if of.topic == "folded"] == ["a.py:9"] * is_found
@@ -290,17 +266,10 @@ def test_a_compile_in_progress_may_compute_constants(steps, seconds, is_found):
 )
 def test_constants_may_be_most_of_a_compile(steps, seconds, is_found):
     """Not of one that takes far longer than computing them, nor of a short one."""
-    operation = {"where": "a.py:9", "operation": "cumsum", "steps": steps}
+    cumsum = {"where": "a.py:9", "operation": "cumsum", "steps": steps}
     table = {"constant": "float32[400,400]", "programs": 1, "callers": ["a.py:30"]}
-    found = findings(
-        functions=function(
-            compiles={"compiled": 1},
-            recompiles={},
-            phases={"backend_compile": {"seconds": seconds, "count": 1}},
-            program={"folded": {**operation, **table}},
-        ),
-        process={"observed_seconds": 20.0, "now": 1000.0},
-    )
+    functions = compiled(1, seconds, program={"folded": {**cumsum, **table}})
+    found = findings(functions=functions, process=SHORT)
 
     assert [(of.topic, of.where, of.seconds) for of in found] == (
         [("folded", "a.py:9", 8.0)] if is_found else []
@@ -339,16 +308,9 @@ def test_programs_that_call_python_in_a_loop(count, seconds, misses, is_found):
 )
 def test_a_body_that_is_new_at_each_call_is_named(built, seconds, is_found):
     """Loops and branches outside of jit are compiled without a cause of recompiles."""
-    functions = {
-        "jax._src.dispatch.scan": {
-            "internal": True,
-            "compiles": {"compiled": built},
-            "phases": {"lower": {"seconds": seconds, "count": built}},
-        }
-    }
     place = {"state": "compile", "place": "a.py:7", "seconds": seconds}
     found = findings(
-        functions=functions,
+        functions={"jax._src.dispatch.scan": operation(built, seconds)},
         process={"observed_seconds": 40.0, "now": 1000.0},
         time={"since_start": {"places": [place]}},
     )
@@ -368,17 +330,12 @@ def test_the_line_of_a_function_is_none_of_operations():
         {"state": "compile", "place": "train.py:20", "seconds": 100.0},
         {"state": "compile", "place": "train.py:5", "seconds": 12.0},
     ]
-    operation = {
-        "internal": True,
-        "compiles": {"compiled": 120},
-        "phases": {"lower": {"seconds": 10.0, "count": 120}},
-    }
     users = function(
         recompiles={"shape": 2}, phases={"lower": {"seconds": 30.0, "count": 3}}
     )
     all_ = findings(
         [recompile("x: f32[1] → f32[2]", place="train.py:20")],
-        functions={**users, "jax._src.dispatch.add": operation},
+        functions={**users, "jax._src.dispatch.add": operation(120, 10.0)},
         time={"since_start": {"seconds": 600.0, "looks": 900, "places": lines}},
     )
     (found,) = [one for one in all_ if one.topic == "operations"]
@@ -395,16 +352,8 @@ def test_the_line_of_a_function_is_none_of_operations():
         {"functions": {"jax.f": {"internal": True, "recompiles": {"shape": 99}}}},
         # A model and its optimizer, each operation for a few shapes.
         {
-            "process": {"observed_seconds": 20.0, "now": 1000.0},
-            "functions": {
-                f"jax.f{n}": {
-                    "internal": True,
-                    "compiles": {"compiled": 9},
-                    "recompiles": {"shape": 8},
-                    "phases": {"lower": {"seconds": 1.0, "count": 9}},
-                }
-                for n in range(9)
-            },
+            "process": SHORT,
+            "functions": {f"jax.f{n}": operation(9, 1.0, shape=8) for n in range(9)},
         },
         {"cache": {"obstacles": [{"reason": "no_directory", "message": "not set"}]}},
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.findings import GIB, findings, function
+from tests.helpers.findings import GIB, compiled, findings, function
 
 
 CAPTURED = {
@@ -28,15 +28,9 @@ CAPTURED = {
 def test_arrays_that_are_constants_of_programs(changes, folded, observed, is_found):
     """If copying them takes long; what XLA computes of them is another finding."""
     program = {"captured": {**CAPTURED, **changes}}
-    found = findings(
-        functions=function(
-            compiles={"compiled": 3},
-            recompiles={},
-            phases={"backend_compile": {"seconds": 12.0, "count": 3}},
-            program=program if folded is None else {**program, "folded": folded},
-        ),
-        process={"observed_seconds": observed, "now": 1000.0},
-    )
+    process = {"observed_seconds": observed, "now": 1000.0}
+    functions = compiled(3, 12.0, program={**program, "folded": folded})
+    found = findings(functions=functions, process=process)
 
     got = [of for of in found if of.topic == "captured"]
     assert [(of.where, of.seconds) for of in got] == [("a.py:9", 6.0)] * is_found

@@ -17,7 +17,7 @@ from jaxmon.symptoms.recompiles import (
     WHY,
 )
 from jaxmon.symptoms.symptom import Finding
-from tests.helpers.findings import findings, function, recompile
+from tests.helpers.findings import findings, function, operation, recompile
 
 
 STORM = int(Limits().recompile_storm)
@@ -307,12 +307,7 @@ def test_evicted_programs_are_blamed_on_what_evicted_them():
             "recompiles": {"evicted": 5},
             "phases": {"lower": {"seconds": 12.0, "count": 6}},
         },
-        "jax._src.random.normal": {
-            "internal": True,
-            "compiles": {"compiled": 120},
-            "recompiles": {"evicted": 100},
-            "phases": {"lower": {"seconds": 6.0, "count": 120}},
-        },
+        "jax._src.random.normal": operation(120, 6.0, evicted=100),
     }
     event = recompile("jax.clear_caches() evicted it", cause="evicted", place="a.py:9")
     (found,) = findings([event] * 5, functions=functions)

@@ -8,7 +8,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.symptoms.errors import ERROR_TYPES, ERRORS, FROZEN_NONFINITE, WARNINGS
 from jaxmon.symptoms.requests import REQUESTS
-from tests.helpers.findings import GIB, Case, findings, function
+from tests.helpers.findings import GIB, Case, findings, function, told
 
 
 def requests(**finished: int) -> dict[str, Any]:
@@ -20,6 +20,60 @@ def requests(**finished: int) -> dict[str, Any]:
     return {"/predict": {"finished": found}}
 
 
+def device(number: int, **figures: float) -> dict[str, Any]:
+    """Return the memory of a device."""
+    return {"memory": {"devices": [{"device": number, **figures}]}}
+
+
+def leak(**figures: Any) -> dict[str, Any]:
+    """Return a leak on the first device."""
+    return {"allocations": {"leaks": [{"device": 0, **figures}]}}
+
+
+def transfers(
+    direction: str, count: int, seconds: float, **figures: Any
+) -> dict[str, Any]:
+    """Return that a line of ``train.py`` transfers."""
+    line = {"file": "train.py", "direction": direction, "count": count, **figures}
+    return {"transfers": {"lines": [{**line, "seconds": seconds}]}}
+
+
+def warned(kind: str, count: int, text: str, **where: str) -> dict[str, Any]:
+    """Return that JAX has warned."""
+    return {"warnings": [{"kind": kind, "count": count, "text": text, **where}]}
+
+
+def event(kind: str, message: str, time: float = 0.0, **details: Any) -> dict[str, Any]:
+    """Return an event of ``train.step``."""
+    event = {"kind": kind, "function": "train.step", "message": message, "time": time}
+    return {**event, "details": details}
+
+
+FREE = (
+    "Free what these lines hold, donate arguments (donate_argnums) or reduce the batch "
+    "size before memory runs out."
+)
+KEEPS = (
+    "Find what keeps references to the arrays allocated on that line: often a list of "
+    "losses or metrics: store numbers, as of float(x), instead of arrays. A cache that "
+    "is still filling looks the same."
+)
+NEW_KEY = (
+    "Pass a new key to each call: key, subkey = jax.random.split(key); or fold the "
+    "number of the step in: jax.random.fold_in(key, step)."
+)
+GREW = {"file": "train.py", "line": 31, "growth_bytes": 1.1 * GIB, "arrays": 1100}
+BLOCKS = {"largest_free_block": 2 * GIB, "largest_allocation": 8 * GIB}
+FROZEN = {
+    "outputs": ["[0]", "[1].mu"],
+    "counts": {"[1].notfinite_count": 600},
+    "where": "train.py:4",
+    "call": 301,
+    "calls": 599,
+    "samples": 9,
+}
+ONE_DEVICE = "output['w'] on device 2 only: 1 of 64 elements differ"
+DONATED = "Some donated buffers were not usable: float32[5]"
 CASES: dict[str, Case] = {
     "out of memory": (
         {
@@ -36,94 +90,38 @@ CASES: dict[str, Case] = {
         ),
     ),
     "memory nearly full": (
-        {"memory": {"devices": [{"device": 3, "in_use": 76 * GIB, "limit": 80 * GIB}]}},
+        device(3, in_use=76 * GIB, limit=80 * GIB),
         [],
         "Device 3 uses 95 % of its 80 GiB.",
         ("train.py:9 held 30 GiB of it",),
-        (
-            "Free what these lines hold, donate arguments (donate_argnums) or "
-            "reduce the batch size before memory runs out."
-        ),
+        FREE,
     ),
     "memory was nearly full": (
-        {"memory": {"devices": [{"device": 0, "peak": 79 * GIB, "limit": 80 * GIB}]}},
+        device(0, peak=79 * GIB, limit=80 * GIB),
         [],
         "Device 0 has used 99 % of its 80 GiB.",
         ("train.py:9 held 40 GiB of it",),
-        (
-            "Free what these lines hold, donate arguments (donate_argnums) or "
-            "reduce the batch size before memory runs out."
-        ),
+        FREE,
     ),
     "leak": (
-        {
-            "allocations": {
-                "leaks": [
-                    {
-                        "device": 0,
-                        "growth_bytes": 1.2 * GIB,
-                        "seconds": 720,
-                        "lines": [
-                            {
-                                "file": "train.py",
-                                "line": 31,
-                                "growth_bytes": 1.1 * GIB,
-                                "arrays": 1100,
-                            }
-                        ],
-                    }
-                ]
-            }
-        },
+        leak(growth_bytes=1.2 * GIB, seconds=720, lines=[GREW]),
         [],
         "Memory of device 0 grew steadily by 1.2 GiB in 12 min.",
         ("train.py:31 grew by 1.1 GiB, to 1,100 arrays",),
-        (
-            "Find what keeps references to the arrays allocated on that line: "
-            "often a list of losses or metrics: store numbers, as of float(x), "
-            "instead of arrays. A cache that is still filling looks the same."
-        ),
+        KEEPS,
     ),
     "leak that fills the device": (
-        {
-            "allocations": {
-                "leaks": [
-                    {
-                        "device": 0,
-                        "growth_bytes": 9 * GIB,
-                        "seconds": 60,
-                        "full_in_seconds": 110,
-                    }
-                ]
-            }
-        },
+        leak(growth_bytes=9 * GIB, seconds=60, full_in_seconds=110),
         [],
         (
             "Memory of device 0 grew steadily by 9 GiB in 1 min. At that pace it is "
             "full in 1 min 50 s."
         ),
         (),
-        (
-            "Find what keeps references to the arrays allocated on that line: "
-            "often a list of losses or metrics: store numbers, as of float(x), "
-            "instead of arrays. A cache that is still filling looks the same."
-        ),
+        KEEPS,
     ),
     "fragmented memory": (
-        {
-            "memory": {
-                "devices": [
-                    {
-                        "device": 1,
-                        "in_use": 40 * GIB,
-                        "limit": 60 * GIB,
-                        "pool": 60 * GIB,
-                        "largest_free_block": 2 * GIB,
-                        "largest_allocation": 8 * GIB,
-                    }
-                ]
-            }
-        },
+        device(1, in_use=40 * GIB, limit=60 * GIB, pool=60 * GIB, **BLOCKS),
         [],
         "20 GiB of device 1 are free, but in blocks of 2 GiB at most.",
         ("the largest allocation so far took 8 GiB",),
@@ -133,21 +131,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "fetches in a loop": (
-        {
-            "transfers": {
-                "lines": [
-                    {
-                        "file": "train.py",
-                        "line": 57,
-                        "direction": "device_to_host",
-                        "how": "float()",
-                        "count": 12_345,
-                        "bytes": 49_380,
-                        "seconds": 32.1,
-                    }
-                ]
-            }
-        },
+        transfers("device_to_host", 12_345, 32.1, line=57, how="float()", bytes=49_380),
         [],
         (
             "train.py:57 read from the device 12,345 times (float()), 48.2 "
@@ -160,20 +144,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "copies in a loop": (
-        {
-            "transfers": {
-                "lines": [
-                    {
-                        "file": "train.py",
-                        "line": 8,
-                        "direction": "host_to_device",
-                        "count": 500,
-                        "bytes": 1 * GIB,
-                        "seconds": 8.0,
-                    }
-                ]
-            }
-        },
+        transfers("host_to_device", 500, 8.0, line=8, bytes=1 * GIB),
         [],
         (
             "train.py:8 copied to the device 500 times, 1 GiB in total, blocking for "
@@ -183,21 +154,7 @@ CASES: dict[str, Case] = {
         ("Transfer constant data once with jax.device_put, and prefetch the rest."),
     ),
     "numbers in a loop": (
-        {
-            "transfers": {
-                "lines": [
-                    {
-                        "file": "train.py",
-                        "line": 9,
-                        "direction": "host_to_device",
-                        "how": "fold_in",
-                        "count": 50_000,
-                        "bytes": 200_000,
-                        "seconds": 8.0,
-                    }
-                ]
-            }
-        },
+        transfers("host_to_device", 50_000, 8.0, line=9, how="fold_in", bytes=200_000),
         [],
         (
             "train.py:9 copied to the device 50,000 times (fold_in), 195 KiB in "
@@ -211,14 +168,7 @@ CASES: dict[str, Case] = {
     ),
     "errors": (
         {"functions": function(errors={"nan": 3, "other": 1})},
-        [
-            {
-                "kind": "error",
-                "function": "train.step",
-                "message": "invalid value (nan) in mul. Because ...",
-                "time": 990.0,
-            }
-        ],
+        [event("error", "invalid value (nan) in mul. Because ...", time=990.0)],
         "train.step failed 4 times: nan 3, other 1.",
         ("10 s ago: invalid value (nan) in mul",),
         ERRORS["nan"],
@@ -231,35 +181,14 @@ CASES: dict[str, Case] = {
         REQUESTS,
     ),
     "donated in vain": (
-        {
-            "warnings": [
-                {
-                    "kind": "donation",
-                    "function": "train.step",
-                    "where": "train.py:9",
-                    "text": "Some donated buffers were not usable: float32[5]",
-                    "count": 2,
-                }
-            ]
-        },
+        warned("donation", 2, DONATED, function="train.step", where="train.py:9"),
         [],
-        (
-            "JAX warned in train.step, twice: Some donated buffers were not usable: "
-            "float32[5]."
-        ),
+        f"JAX warned in train.step, twice: {DONATED}.",
         ("at train.py:9",),
         WARNINGS["donation"],
     ),
     "no accelerator": (
-        {
-            "warnings": [
-                {
-                    "kind": "backend",
-                    "text": "A GPU may be present. Falling back to cpu.",
-                    "count": 1,
-                }
-            ]
-        },
+        warned("backend", 1, "A GPU may be present. Falling back to cpu."),
         [],
         "JAX warned: A GPU may be present. Falling back to cpu.",
         (),
@@ -284,20 +213,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "frozen state": (
-        {
-            "functions": function(
-                numerics={
-                    "frozen": {
-                        "outputs": ["[0]", "[1].mu"],
-                        "call": 301,
-                        "calls": 599,
-                        "samples": 9,
-                        "counts": {"[1].notfinite_count": 600},
-                        "where": "train.py:4",
-                    }
-                }
-            )
-        },
+        {"functions": function(numerics={"frozen": FROZEN})},
         [],
         (
             "The state that train.step returns has not changed since call 301 at the "
@@ -331,10 +247,7 @@ CASES: dict[str, Case] = {
             "the same random numbers each time."
         ),
         (),
-        (
-            "Pass a new key to each call: key, subkey = jax.random.split(key); or fold "
-            "the number of the step in: jax.random.fold_in(key, step)."
-        ),
+        NEW_KEY,
     ),
     "same key": (
         {"functions": function(keys={"samples": 5, "calls": 400})},
@@ -344,21 +257,11 @@ CASES: dict[str, Case] = {
             "and draws from it: the same random numbers each time."
         ),
         (),
-        (
-            "Pass a new key to each call: key, subkey = jax.random.split(key); or fold "
-            "the number of the step in: jax.random.fold_in(key, step)."
-        ),
+        NEW_KEY,
     ),
     "deviation": (
         {"functions": function(determinism={"checks": {"passed": 3, "failed": 2}})},
-        [
-            {
-                "kind": "determinism",
-                "function": "train.step",
-                "message": "output 0 deviates by 1e-3",
-                "details": {"deviations": []},
-            }
-        ],
+        [event("determinism", "output 0 deviates by 1e-3", deviations=[])],
         "train.step returned different outputs for the same inputs twice.",
         ("output 0 deviates by 1e-3",),
         (
@@ -374,16 +277,9 @@ CASES: dict[str, Case] = {
                 determinism={"checks": {"passed": 3, "failed": 2}, "devices": {"2": 2}}
             )
         },
-        [
-            {
-                "kind": "determinism",
-                "function": "train.step",
-                "message": "output['w'] on device 2 only: 1 of 64 elements differ",
-                "details": {"deviations": [], "devices": [2]},
-            }
-        ],
+        [event("determinism", ONE_DEVICE, deviations=[], devices=[2])],
         "Outputs of train.step differed twice on device 2, and on no other.",
-        ("output['w'] on device 2 only: 1 of 64 elements differ",),
+        (ONE_DEVICE,),
         (
             "Suspect that device: take its host out of service and test it. Results "
             "since the first failure are suspect too; restart from a checkpoint before "
@@ -392,13 +288,7 @@ CASES: dict[str, Case] = {
     ),
     "gradients": (
         {"functions": function(determinism={"gradient_checks": {"failed": 1}})},
-        [
-            {
-                "kind": "determinism",
-                "function": "train.step",
-                "message": "wrong gradients: not equal to tolerance",
-            }
-        ],
+        [event("determinism", "wrong gradients: not equal to tolerance")],
         "Gradient checks of train.step failed once.",
         ("wrong gradients: not equal to tolerance",),
         (
@@ -412,27 +302,16 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
     """One mistake makes one finding: verdict, evidence, what to do."""
-    parts, events, finding, evidence, action = CASES[case]
-    (found,) = findings(events, **parts)
-
-    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
+    assert told(CASES[case]) == CASES[case][2:]
 
 
 @pytest.mark.parametrize(
     "parts",
     [
-        {"memory": {"devices": [{"device": 0, "in_use": 79 * GIB}]}},
-        {
-            "transfers": {
-                "lines": [{"direction": "device_to_host", "count": 99, "seconds": 99.0}]
-            }
-        },
-        {
-            "transfers": {
-                "lines": [{"direction": "sync", "count": 9000, "seconds": 500.0}]
-            }
-        },
-        {"warnings": [{"kind": "deprecated", "text": "Use that.", "count": 9}]},
+        device(0, in_use=79 * GIB),
+        transfers("device_to_host", 99, 99.0),
+        transfers("sync", 9000, 500.0),
+        warned("deprecated", 9, "Use that."),
         {"draws": [{"place": "a.py:7", "draws": 900, "samples": 2, "same": 800}]},
         {"draws": [{"place": "a.py:7", "draws": 900, "samples": 9, "same": 50}]},
         {
@@ -452,14 +331,9 @@ def test_what_is_below_the_limits_is_not_worth_a_word(parts):
 def test_advice_fits_the_commonest_error():
     """The last error of that kind is quoted; its type may decide the advice."""
 
-    def error(kind: str, exception: str, where: str | None) -> dict[str, object]:
-        return {
-            "kind": "error",
-            "function": "train.step",
-            "message": f"{exception}: something. And so on",
-            "time": 1000.0,
-            "details": {"error_kind": kind, "type": exception, "where": where},
-        }
+    def error(kind: str, exception: str, where: str) -> dict[str, object]:
+        details = {"error_kind": kind, "type": exception, "where": where}
+        return event("error", f"{exception}: something. And so on", 1000.0, **details)
 
     events = [
         error("trace_error", "ValueError", "train.py:7"),

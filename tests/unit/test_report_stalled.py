@@ -10,21 +10,16 @@ from jaxmon.symptoms.job import is_held_up
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
-def test_a_loader_that_hangs_is_told_once():
-    """Advice on prefetching does not help against a wait that does not end."""
-    waits = {"state": "data_wait", "place": "data_wait.py:7", "seconds": 400.0}
+@pytest.mark.parametrize("state", ["data_wait", "fetch"])
+def test_what_does_not_end_is_told_once(state):
+    """
+    Advice on prefetching does not help a loader that hangs; a device that does not
+    finish may wait for another process, which no profile of this one shows.
+    """
+    waits = {"state": state, "place": f"{state}.py:7", "seconds": 400.0}
     figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
 
-    (only,) = findings(time=ledger({"data_wait": 0.7}, **waits, **figures), **NO_MORE)
-    assert only.topic == "stalled"
-
-
-def test_a_device_that_does_not_finish_does_not_compute():
-    """It may wait for another process, which no profile of this one shows."""
-    waits = {"state": "fetch", "place": "fetch.py:7", "seconds": 400.0}
-    figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
-
-    (only,) = findings(time=ledger({"fetch": 0.7}, **waits, **figures), **NO_MORE)
+    (only,) = findings(time=ledger({state: 0.7}, **waits, **figures), **NO_MORE)
     assert only.topic == "stalled"
 
 

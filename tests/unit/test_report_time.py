@@ -7,7 +7,16 @@ import pytest
 from jaxmon.screens import text
 from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import about, verdict
-from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
+from tests.helpers.findings import (
+    NO_MORE,
+    compiled,
+    computing,
+    findings,
+    found,
+    function,
+    ledger,
+    operation,
+)
 
 
 @pytest.mark.parametrize(
@@ -299,16 +308,10 @@ def test_compiles_of_operations_are_told_once():
 
     def told(seconds: float) -> list[tuple[str, bool]]:
         """Return topics, and whether they list operations."""
-        operation = {
-            "internal": True,
-            "compiles": {"compiled": 130},
-            "phases": {"lower": {"seconds": 200.0, "count": 130}},
-        }
-        phases = {"lower": {"seconds": seconds, "count": 1}}
-        users = function(compiles={"compiled": 1}, recompiles={}, phases=phases)
+        add = {"jax._src.dispatch.add": operation(130, 200.0)}
         all_ = found(
             {"compile": (200 + seconds) / 600},
-            functions={**users, "jax._src.dispatch.add": operation},
+            functions={**compiled(1, seconds), **add},
         )
         names = [(one.topic, "dispatch.add" in str(one.evidence)) for one in all_]
         return [one for one in names if one[0] in {"operations", "compiling"}]
@@ -320,17 +323,15 @@ def test_compiles_of_operations_are_told_once():
 def test_what_jax_initialises_recompiles_nothing():
     """Both totals of recompiles are those of the program's functions."""
     phases = {"lower": {"seconds": 100.0, "count": 2}}
-    operation = {"compiles": {"compiled": 2}, "phases": phases, "internal": True}
-    users = function(compiles={"compiled": 2}, recompiles={}, phases=phases)
-    jax = {"jax._src.random.normal": {**operation, "recompiles": {"shape": 1}}}
+    jax = {"jax._src.random.normal": operation(2, 100.0, shape=1)}
 
     def verdict(**functions: Any) -> str:
         all_ = found({"compile": 200 / 600}, functions=functions)
         return next(one.verdict for one in all_ if one.topic == "compiling")
 
     took = "Compiling took 3 min 20 s, 33 % of 10 min"
-    assert verdict(**users) == f"{took}, all of it first compiles."
-    assert verdict(**users, **jax) == f"{took}."
+    assert verdict(**compiled(2, 100.0)) == f"{took}, all of it first compiles."
+    assert verdict(**compiled(2, 100.0), **jax) == f"{took}."
     again = function(compiles={"compiled": 2}, recompiles={"shape": 1}, phases=phases)
     again["train.step"] |= {"calls": 9_000, "hits": 8_998}
     text = verdict(**again, **jax)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jaxmon.symptoms.results import ALWAYS_NAN, DIVERGING, INFINITE, NONFINITE, SPIKE
-from tests.helpers.findings import Case, findings, function
+from tests.helpers.findings import Case, findings, function, told
 
 
 SINCE = {"step": 120, "time": 940.0, "kind": "nan"}
@@ -143,10 +143,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
     """One mistake makes one finding: verdict, evidence, what to do."""
-    parts, events, finding, evidence, action = CASES[case]
-    (found,) = findings(events, **parts)
-
-    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
+    assert told(CASES[case]) == CASES[case][2:]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.host.formats.json_text import NewerSchemaError
-from tests.helpers.processes import clean_environ, run_python, until
+from tests.helpers.processes import clean_environ, run_python
 
 
 Known = tuple[int, int, str, str]
@@ -105,35 +105,6 @@ def test_ends_that_repeat_are_told_beside_what_runs(path, states, repeats):
     one.update({"boottime": endings.now()["boottime"] + 40.0})
     assert endings.repeated(path.parent) == {}
     one.abandon()
-
-
-def test_a_killed_process_has_died(tmp_path: Path) -> None:
-    """It could not write anything; the kernel released its lock."""
-    path = tmp_path / "agent-7.end"
-    program = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from jaxmon.agent.end_writer import EndWriter\n"
-        "one = EndWriter(Path(sys.argv[1]), 0o600)\n"
-        "one.begin()\n"
-        "one.run('train')\n"
-        "print('go', flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(path)],
-        env=clean_environ(),
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        alive = endings.slots(tmp_path)["7"]
-        process.kill()
-
-    assert known(alive.latest) == (1, 0, RUNNING, "train")
-    assert alive.died is False
-    until(lambda: endings.slots(tmp_path)["7"].died, "the kernel to release the lock")
-    assert record(tmp_path, "7") == (1, 0, RUNNING, "train")
 
 
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:

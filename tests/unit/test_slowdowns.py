@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.history.times import ENOUGH, RecentTimes
-from jaxmon.facts.functions import distribution
+from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.limits import Limits
 from tests.helpers.findings import findings
 
@@ -174,5 +174,6 @@ def test_what_is_not_slower_is_no_finding() -> None:
 
 def test_quantiles_are_of_the_values() -> None:
     """They are values that occurred, in order."""
-    assert distribution([3.0]) == (3.0, 3.0, 3.0)
-    assert distribution(range(101)) == (25, 50, 90)
+    assert spread_of([3.0]) == Spread(1, 3.0, 3.0, 3.0)
+    assert spread_of(range(101)) == Spread(101, 25, 50, 90)
+    assert spread_of([]) is None

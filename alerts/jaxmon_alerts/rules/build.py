@@ -29,10 +29,10 @@ from jaxmon.symptoms import (
     monitoring,
     recompiles,
     recorded,
-    replicas,
     requests,
     results,
     runs,
+    serving,
     starts,
     steps,
     time,
@@ -72,7 +72,7 @@ ONCALL = "jaxmon-oncall"
 
 # By the module of the symptom.
 _BOARDS = {
-    "jaxmon-serving": (requests, replicas),
+    "jaxmon-serving": (requests, serving),
     "jaxmon-training": (steps, runs, time, job),
     "jaxmon-accelerators": (hardware,),
     "jaxmon-fleet": (starts,),

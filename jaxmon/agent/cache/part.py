@@ -48,7 +48,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts import cache, functions
+    from jaxmon.facts import events, functions
 
 _EVERY = 30.0
 _THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
@@ -296,13 +296,13 @@ class PersistentCache(Part):
         by_function = {"cache": lambda: self.snapshot().functions}
         return Explanation({"cache": self.snapshot}, by_function)
 
-    def snapshot(self) -> cache.Cache:
+    def snapshot(self) -> events.Cache:
         """Return the statistics, also by function, and the obstacles as text."""
-        from jaxmon.facts import cache  # noqa: PLC0415 - on request
+        from jaxmon.facts import events  # noqa: PLC0415 - on request
 
         config = self._jax.config
         listing = self._watch.listing
-        return cache.Cache(
+        return events.Cache(
             enabled=bool(config.jax_enable_compilation_cache),
             directory=self._jax.configured,
             requests=_counted(self._requests),

@@ -46,7 +46,7 @@ from jaxmon.threads import get_ident
 if TYPE_CHECKING:
     from jaxmon.agent.jaxlink.arguments import Missed
     from jaxmon.agent.recompiles.finder import PendingCause
-    from jaxmon.facts.cache import Compiling
+    from jaxmon.facts.events import Compiling
     from jaxmon.facts.functions import Folded
     from jaxmon.otel.traces.spans import CompileSpan
 
@@ -178,7 +178,7 @@ class _MissThread(threading.local):
 
 def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
     """Return what is *running*, and how large the first is: 1 µs per equation."""
-    from jaxmon.facts.cache import Compiling  # noqa: PLC0415 - on request
+    from jaxmon.facts.events import Compiling  # noqa: PLC0415 - on request
 
     if not running:
         return Compiling(0, 0.0)

@@ -60,7 +60,7 @@ from jaxmon.indicators.work import compile_begins
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
     from jaxmon.agent.recompiles.finder import CauseFinder
-    from jaxmon.facts.cache import Compiling
+    from jaxmon.facts.events import Compiling
     from jaxmon.indicators.figures import Indicators
 
 

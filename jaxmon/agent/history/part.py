@@ -41,7 +41,7 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
-from jaxmon.facts.functions import Distribution
+from jaxmon.facts.functions import Spread
 from jaxmon.facts.record import encoded
 from jaxmon.host.rundir import locate, prepare
 from jaxmon.indicators.loops import Loops
@@ -208,9 +208,7 @@ class SpeedHistory(Part):
                 then = entry.past.then.seconds
                 self._report(entry, then, settled, "in an earlier run")
 
-    def _report(
-        self, entry: Followed, then: Distribution, now: Distribution, when: str
-    ) -> None:
+    def _report(self, entry: Followed, then: Spread, now: Spread, when: str) -> None:
         from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {entry.shapes}" if entry.shapes else ""

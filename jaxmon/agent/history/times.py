@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
-from jaxmon.facts.functions import Distribution, distribution
+from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.host.files import bounded, whole
 from jaxmon.host.formats import json_text
 from jaxmon.host.resources.process import Scheduling, scheduling
@@ -59,7 +59,7 @@ class ProgramTimes(NamedTuple):
         fingerprint: of its HLO, if known.
     """
 
-    seconds: Distribution
+    seconds: Spread
     fingerprint: str | None = None
 
 
@@ -156,6 +156,10 @@ def _make_room(directory: Path) -> None:
             path.unlink()
 
 
+def _quantiles(times: ProgramTimes) -> tuple[float, float, float]:
+    return times.seconds.low, times.seconds.middle, times.seconds.high
+
+
 def _as_json(run: PastRun) -> dict[str, Any]:
     return {
         "written": round(run.written, 1),
@@ -163,7 +167,7 @@ def _as_json(run: PastRun) -> dict[str, Any]:
         "waiting": run.waiting,
         "programs": [
             [name, shapes, times.fingerprint]
-            + [float(f"{seconds:.{_DIGITS}g}") for seconds in times.seconds]
+            + [float(f"{seconds:.{_DIGITS}g}") for seconds in _quantiles(times)]
             for (name, shapes), times in run.programs.items()
         ],
     }
@@ -177,7 +181,7 @@ def _run(found: Mapping[str, Any]) -> PastRun:
         None if waiting is None else float(waiting),
         {
             (str(name), str(shapes)): ProgramTimes(
-                Distribution(float(low), float(middle), float(high)),
+                Spread(0, float(low), float(middle), float(high)),
                 None if fingerprint is None else str(fingerprint),
             )
             for name, shapes, fingerprint, low, middle, high in found["programs"]
@@ -249,8 +253,8 @@ class Slowdown(NamedTuple):
         calls: how often it had run by then.
     """
 
-    settled: Distribution
-    recent: Distribution
+    settled: Spread
+    recent: Spread
     since: float
     calls: float
 
@@ -269,7 +273,7 @@ class RecentTimes:
 
     def __init__(self, now: float) -> None:
         self.began = now
-        self.settled: Distribution | None = None
+        self.settled: Spread | None = None
         self.slowdown: Slowdown | None = None
         self._seen = 0
         self._first: list[float] = []
@@ -283,17 +287,17 @@ class RecentTimes:
         if self.settled is None:
             self._first.append(seconds)
             if len(self._first) >= ENOUGH:
-                self.settled, self._first = distribution(self._first), []
+                self.settled, self._first = spread_of(self._first), []
             return
         self._recent.append((now, seconds, calls))
 
     @property
-    def recent(self) -> Distribution | None:
+    def recent(self) -> Spread | None:
         """What it is now, `None` until known."""
         recent = list(self._recent)
         if len(recent) < ENOUGH:
             return None
-        return distribution([seconds for _, seconds, _ in recent])
+        return spread_of([seconds for _, seconds, _ in recent])
 
     def judge(self, margin: float) -> Slowdown | None:
         """Return whether it is slower by *margin*, until it is as fast again."""

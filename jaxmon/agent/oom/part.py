@@ -38,10 +38,15 @@ from jaxmon.agent.reports.directory import (
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Tally, gauge
-from jaxmon.facts.events import Errors, EventFact
+from jaxmon.facts.events import (
+    Errors,
+    EventFact,
+    FailedAllocation,
+    LiveArrays,
+    OomReport,
+)
 from jaxmon.facts.functions import Program
 from jaxmon.facts.memory import Arrays, Device, HostMemory
-from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
 from jaxmon.threads import Event, Lock

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from jaxmon import interrupts
+from jaxmon.facts.events import OomReport
 from jaxmon.facts.memory import Device
-from jaxmon.facts.oom import OomReport
 from jaxmon.facts.record import Fact
 from jaxmon.host.formats.layout import size
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
 from types import FrameType
@@ -36,7 +36,7 @@ from jaxmon.threads import RLock, get_ident
 
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import SignatureRecorder
-    from jaxmon.facts.cache import Signatures
+    from jaxmon.facts.events import Signatures
     from jaxmon.facts.signatures import RecordedSignature
     from jaxmon.indicators.requests import OpenRequest
 
@@ -396,7 +396,7 @@ class WarmStarts(Part):
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
         counts = self.recorder.explain() if self._recorders else {}
-        from jaxmon.facts.cache import Signatures  # noqa: PLC0415 - on request
+        from jaxmon.facts.events import Signatures  # noqa: PLC0415 - on request
 
         return Signatures(
             **counts, **{name: n.value for name, n in self._results.items()}
@@ -452,4 +452,4 @@ class WarmStarts(Part):
         words = [f"{node['dtype']}{node['shape']}" for node in nodes[-_LEAVES:]]
         total, number = sum(counts.values()), counts.get(" ".join(words), 0)
         calls = round(function.calls_and_hits()[0] * number / (total or 1), 1)
-        return replace(of, calls=calls if total else None, used=used)
+        return of._replace(calls=calls if total else None, used=used)

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Distribution, FunctionFact, Spread
+from jaxmon.facts.functions import FunctionFact, Spread
 from jaxmon.facts.marked import RouteFacts
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
@@ -165,25 +165,23 @@ def _judged(
     old: Spread, new: Spread, measure: str, machine: Machine
 ) -> tuple[Judged, str]:
     """Return the verdict on times, and why it is unclear or there is none."""
-    before, after = old.distribution, new.distribution
     margin = machine.limits.slower
     factor, unknown = machine.factor(measure)
     few = min(old.count, new.count)
     least = 1.0 if few >= FEWEST else _PLAIN
 
-    def plainly(now: Distribution) -> bool:
-        longer = now.slower_than(before, margin)
-        return longer and now.low > least * before.high
+    def plainly(low: float) -> bool:
+        return low > max(old.limit(margin), least * old.high)
 
-    if few < FEWEST and not (few >= _FEWEST_IF_PLAIN and plainly(after)):
-        return "unclear" if after.middle > before.limit(margin) else "unjudged", FEW
-    if after.slower_than(before, margin):
+    if few < FEWEST and not (few >= _FEWEST_IF_PLAIN and plainly(new.low)):
+        return "unclear" if new.middle > old.limit(margin) else "unjudged", FEW
+    if new.slower_than(old, margin):
         if unknown:
             return "unclear", unknown
-        if not plainly(Distribution(*(time / factor for time in after))):
+        if not plainly(new.low / factor):
             return "unclear", f"the machine makes it {factor:.1f} times"
         return "worse", ""
-    return ("better" if before.slower_than(after, margin) else "within"), ""
+    return ("better" if old.slower_than(new, margin) else "within"), ""
 
 
 def _program(old: FunctionFact, new: FunctionFact, spent: float) -> Iterator[RunChange]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import ModuleType
 
-from jaxmon.facts.cache import Cache
+from jaxmon.facts.events import Cache
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host import rundir, subprocesses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -59,32 +58,33 @@ def scaled(factor: int, x: Any) -> Any:
     return x * factor
 
 
+def twice(
+    fun: Any, before: tuple[Any, ...], after: tuple[Any, ...], **options: Any
+) -> Again:
+    """Call *fun*, jitted, with the arguments *before*, and again with *after*."""
+    f = jax.jit(fun, **options)
+    f(*before)
+    return lambda: f(*after)
+
+
 def plus_one(before: Any, after: Any, **options: Any) -> Again:
-    """Call a function with *before*, and again with *after*."""
-
-    @functools.partial(jax.jit, **options)
-    def f(x):
-        return x + 1
-
-    f(before)
-    return lambda: f(after)
+    return twice(lambda x: x + 1, (before,), (after,), **options)
 
 
 def leaves_plus_one(before: Any, after: Any) -> Again:
-    @jax.jit
     def f(x):
         return [leaf + 1 for leaf in jax.tree_util.tree_leaves(x)]
 
-    f(before)
-    return lambda: f(after)
+    return twice(f, (before,), (after,))
 
 
 def static(before: Any, after: Any) -> Again:
     """Call a function with *before* as a static argument, and again with *after*."""
+    x = array(3)
+    return twice(lambda s, x: (x, s is None), (before, x), (after, x), static_argnums=0)
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(s, x):
-        return x, s is None
 
-    f(before, array(3))
-    return lambda: f(after, array(3))
+def each(call: Again) -> Again:
+    """Call *call*, which makes its function anew, and again."""
+    call()
+    return call

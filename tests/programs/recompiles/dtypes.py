@@ -5,17 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, plus_one
-
-
-@case
-def dtype() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(array(3, dtype=np.int32))
+from tests.programs.recompiles.cases import CASES, Again, array, case, plus_one, twice
 
 
 @case
@@ -30,26 +20,6 @@ def dtype_bfloat16() -> Again:
 
 
 @case
-def dtype_and_shape() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(array(4, dtype=np.int32))
-
-
-@case
-def dtype_of_python_numbers() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1)
-    return lambda: f(1.5)
-
-
-@case
 def dtype_of_keys() -> Again:
     @jax.jit
     def f(key):
@@ -58,46 +28,6 @@ def dtype_of_keys() -> Again:
     old, new = jax.random.PRNGKey(0), jax.random.key(0)
     f(old)
     return lambda: f(new)
-
-
-@case
-def dtype_and_weak_type() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1)
-    return lambda: f(np.float32(1))
-
-
-@case
-def weak_type() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(1.0)
-    return lambda: f(np.float32(1))
-
-
-@case
-def weak_type_now() -> Again:
-    @jax.jit
-    def f(x, rate):
-        return x * rate
-
-    f(array(3), array(dtype=np.int32))
-    return lambda: f(array(3), 2)
-
-
-@case
-def dtype_of_truth() -> Again:
-    return plus_one(before=True, after=1)
-
-
-@case
-def dtype_of_complex_numbers() -> Again:
-    return plus_one(1.0, 1j)
 
 
 @case
@@ -111,6 +41,16 @@ def dtype_of_keys_of_another_kind() -> Again:
     return lambda: f(new)
 
 
-@case
-def weak_type_of_a_number_of_numpy() -> Again:
-    return plus_one(1.0, np.float64(1))
+CASES.update(
+    dtype=lambda: plus_one(array(3), array(3, dtype=np.int32)),
+    dtype_and_shape=lambda: plus_one(array(3), array(4, dtype=np.int32)),
+    dtype_of_python_numbers=lambda: plus_one(1, 1.5),
+    dtype_and_weak_type=lambda: plus_one(1, np.float32(1)),
+    weak_type=lambda: plus_one(1.0, np.float32(1)),
+    weak_type_now=lambda: twice(
+        lambda x, rate: x * rate, (array(3), array(dtype=np.int32)), (array(3), 2)
+    ),
+    dtype_of_truth=lambda: plus_one(before=True, after=1),
+    dtype_of_complex_numbers=lambda: plus_one(1.0, 1j),
+    weak_type_of_a_number_of_numpy=lambda: plus_one(1.0, np.float64(1)),
+)

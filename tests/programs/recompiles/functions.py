@@ -8,17 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, scaled
+from tests.programs.recompiles.cases import CASES, Again, array, case, each, scaled
 from tests.programs.recompiles.classes import Model
-
-
-@case
-def new_lambda() -> Again:
-    def call() -> object:
-        return jax.jit(lambda x: x * 2)(array(3))
-
-    call()
-    return call
 
 
 @case
@@ -28,15 +19,6 @@ def new_lambda_and_a_shape() -> Again:
 
     call(3)
     return lambda: call(4)
-
-
-@case
-def new_partial() -> Again:
-    def call() -> object:
-        return jax.jit(functools.partial(scaled, 2))(array(3))
-
-    call()
-    return call
 
 
 @case
@@ -66,15 +48,6 @@ def new_bound_method() -> Again:
 
     call(2)
     return lambda: call(3)
-
-
-@case
-def new_pmapped_lambda() -> Again:
-    def call() -> object:
-        return jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32))
-
-    call()
-    return call
 
 
 @case
@@ -114,15 +87,6 @@ def squares(x: Any) -> Any:
 
 
 @case
-def jit_of_a_gradient() -> Again:
-    def call() -> object:
-        return jax.jit(jax.grad(squares))(array(3))
-
-    call()
-    return call
-
-
-@case
 def jit_of_a_decorated_function() -> Again:
     def decorated(fun: Any) -> Any:
         @functools.wraps(fun)
@@ -131,11 +95,7 @@ def jit_of_a_decorated_function() -> Again:
 
         return call
 
-    def again() -> object:
-        return jax.jit(decorated(squares))(array(3))
-
-    again()
-    return again
+    return each(lambda: jax.jit(decorated(squares))(array(3)))
 
 
 @case
@@ -164,11 +124,7 @@ def new_object_that_can_be_called() -> Again:
 def bound_method_of_one_object() -> Again:
     model = Model(2)
 
-    def again() -> object:
-        return jax.jit(model.plain)(array(3))
-
-    again()
-    return again
+    return each(lambda: jax.jit(model.plain)(array(3)))
 
 
 @case
@@ -231,8 +187,14 @@ def defined_again() -> Again:
         exec("def f(x):\n    return x + 1", names)  # noqa: S102 - as a notebook does
         return names["f"]
 
-    def again() -> object:
-        return jax.jit(define())(array(3))
+    return each(lambda: jax.jit(define())(array(3)))
 
-    again()
-    return again
+
+CASES.update(
+    new_lambda=lambda: each(lambda: jax.jit(lambda x: x * 2)(array(3))),
+    new_partial=lambda: each(lambda: jax.jit(functools.partial(scaled, 2))(array(3))),
+    new_pmapped_lambda=lambda: each(
+        lambda: jax.pmap(lambda x: x * 2)(np.ones((8, 3), np.float32))
+    ),
+    jit_of_a_gradient=lambda: each(lambda: jax.jit(jax.grad(squares))(array(3))),
+)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     Again,
     array,
     case,
@@ -86,13 +87,6 @@ def first_call() -> Again:
 
 
 @case
-def dict_in_another_order() -> Again:
-    return leaves_plus_one(
-        {"a": array(1), "b": array(1)}, {"b": array(1), "a": array(1)}
-    )
-
-
-@case
 def names_in_another_order() -> Again:
     @jax.jit
     def f(**given):
@@ -100,16 +94,6 @@ def names_in_another_order() -> Again:
 
     f(a=array(3), b=array(3))
     return lambda: f(b=array(3), a=array(3))
-
-
-@case
-def equal_static_value() -> Again:
-    return static(Fraction(1, 2), Fraction(2, 4))
-
-
-@case
-def equal_mesh() -> Again:
-    return plus_one(spread("d"), spread("d", over=mesh()))
 
 
 @case
@@ -209,3 +193,12 @@ def called_at_once() -> Again:
             thread.join()
 
     return again
+
+
+CASES.update(
+    dict_in_another_order=lambda: leaves_plus_one(
+        {"a": array(1), "b": array(1)}, {"b": array(1), "a": array(1)}
+    ),
+    equal_static_value=lambda: static(Fraction(1, 2), Fraction(2, 4)),
+    equal_mesh=lambda: plus_one(spread("d"), spread("d", over=mesh())),
+)

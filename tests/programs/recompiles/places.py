@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     DEVICES,
     Again,
     another_memory,
@@ -18,87 +19,8 @@ from tests.programs.recompiles.cases import (
     on,
     plus_one,
     spread,
+    twice,
 )
-
-
-@case
-def committed() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(on(1, 3))
-
-
-@case
-def committed_no_more() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(on(0, 3))
-    return lambda: f(array(3))
-
-
-@case
-def device() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(on(0, 3))
-    return lambda: f(on(1, 3))
-
-
-@case
-def device_of_one_argument() -> Again:
-    @jax.jit
-    def f(batch):
-        return batch["x"] + 1
-
-    f({"x": on(2, 3)})
-    return lambda: f({"x": on(3, 3)})
-
-
-@case
-def sharding() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(spread("d"))
-    return lambda: f(spread())
-
-
-@case
-def sharding_of_another_axis() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(spread("d"))
-    return lambda: f(spread(None, "d"))
-
-
-@case
-def sharding_on_another_mesh() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(spread("d"))
-    return lambda: f(spread("a", "b", over=mesh(("a", "b"), (2, 4))))
-
-
-@case
-def sharding_from_one_device() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(8, 8))
-    return lambda: f(spread("d"))
 
 
 @case
@@ -198,3 +120,19 @@ def shapes_then_shardings_again() -> Again:
     for call in calls:
         call()
     return lambda: [call() for call in calls]
+
+
+CASES.update(
+    committed=lambda: plus_one(array(3), on(1, 3)),
+    committed_no_more=lambda: plus_one(on(0, 3), array(3)),
+    device=lambda: plus_one(on(0, 3), on(1, 3)),
+    device_of_one_argument=lambda: twice(
+        lambda batch: batch["x"] + 1, ({"x": on(2, 3)},), ({"x": on(3, 3)},)
+    ),
+    sharding=lambda: plus_one(spread("d"), spread()),
+    sharding_of_another_axis=lambda: plus_one(spread("d"), spread(None, "d")),
+    sharding_on_another_mesh=lambda: plus_one(
+        spread("d"), spread("a", "b", over=mesh(("a", "b"), (2, 4)))
+    ),
+    sharding_from_one_device=lambda: plus_one(array(8, 8), spread("d")),
+)

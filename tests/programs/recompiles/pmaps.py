@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import DEVICES, Again, case
+from tests.programs.recompiles.cases import CASES, DEVICES, Again, case
 
 
 @case
@@ -42,28 +42,6 @@ def pmapped_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
 
 
 @case
-def pmap_axis_name() -> Again:
-    return pmapped_with({}, {"axis_name": "i"})
-
-
-@case
-def pmap_another_axis() -> Again:
-    return pmapped_with({}, {"in_axes": 1})
-
-
-@case
-def pmap_devices() -> Again:
-    return pmapped_with(
-        {"devices": tuple(DEVICES[:2])}, {"devices": tuple(DEVICES[2:4])}
-    )
-
-
-@case
-def pmap_donated() -> Again:
-    return pmapped_with({}, {"donate_argnums": 0})
-
-
-@case
 def pmapped_then_jitted() -> Again:
     def f(x):
         return x + 1
@@ -81,6 +59,12 @@ def jitted_then_pmapped() -> Again:
     return lambda: jax.pmap(f)(np.ones((8, 2), np.float32))
 
 
-@case
-def pmap_another_axis_out() -> Again:
-    return pmapped_with({}, {"out_axes": 1})
+CASES.update(
+    pmap_axis_name=lambda: pmapped_with({}, {"axis_name": "i"}),
+    pmap_another_axis=lambda: pmapped_with({}, {"in_axes": 1}),
+    pmap_devices=lambda: pmapped_with(
+        {"devices": tuple(DEVICES[:2])}, {"devices": tuple(DEVICES[2:4])}
+    ),
+    pmap_donated=lambda: pmapped_with({}, {"donate_argnums": 0}),
+    pmap_another_axis_out=lambda: pmapped_with({}, {"out_axes": 1}),
+)

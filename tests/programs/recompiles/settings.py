@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -12,6 +14,7 @@ import jax
 import numpy as np
 
 from tests.programs.recompiles.cases import (
+    CASES,
     DEVICES,
     Again,
     NamedSharding,
@@ -47,11 +50,6 @@ def configured(setting: str, *, value: object) -> Again:
 
 
 @case
-def x64() -> Again:
-    return configured("jax_enable_x64", value=True)
-
-
-@case
 def x64_and_what_follows() -> Again:
     @jax.jit
     def f(x):
@@ -62,44 +60,9 @@ def x64_and_what_follows() -> Again:
 
 
 @case
-def matmul_precision() -> Again:
-    return configured("jax_default_matmul_precision", value="highest")
-
-
-@case
-def rank_promotion() -> Again:
-    return configured("jax_numpy_rank_promotion", value="raise")
-
-
-@case
-def dtype_promotion() -> Again:
-    @jax.jit
-    def f(x):
-        return x + x
-
-    f(array(3))
-
-    def again() -> object:
-        with jax.numpy_dtype_promotion("strict"):
-            return f(array(3))
-
-    return again
-
-
-@case
 def default_device() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    x = np.ones(3, np.float32)
-    f(x)
-
-    def again() -> object:
-        with jax.default_device(DEVICES[2]):
-            return f(x)
-
-    return again
+    second = functools.partial(jax.default_device, DEVICES[2])
+    return between(contextlib.nullcontext, second, np.ones(3, np.float32))
 
 
 @case
@@ -121,21 +84,23 @@ def output_sharding() -> Again:
     return lambda: jax.jit(f, out_shardings=out)(spread("d"))
 
 
-def within(manager: Callable[[], Any]) -> Again:
-    """Call a function, and again in the context that *manager* makes."""
+def between(before: Callable[[], Any], after: Callable[[], Any], x: Any) -> Again:
+    """Call a function in the context that *before* makes, and again in the other."""
 
     @jax.jit
     def f(x):
         return x @ x
 
-    x = array(3, 3)
-    f(x)
-
-    def again() -> object:
+    def under(manager: Callable[[], Any]) -> object:
         with manager():
             return f(x)
 
-    return again
+    under(before)
+    return lambda: under(after)
+
+
+def within(manager: Callable[[], Any]) -> Again:
+    return between(contextlib.nullcontext, manager, array(3, 3))
 
 
 @case
@@ -148,27 +113,11 @@ def x64_for_a_while() -> Again:
 
 
 @case
-def precision_for_a_while() -> Again:
-    return within(lambda: jax.default_matmul_precision("float32"))
-
-
-@case
 def random_bits() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(*, partitionable: bool) -> object:
-        with jax.threefry_partitionable(partitionable):
-            return f(np.ones(3, np.float32))
-
-    under(partitionable=False)
-    return lambda: under(partitionable=True)
-
-
-@case
-def mesh_around() -> Again:
-    return within(mesh)
+    before, after = (
+        functools.partial(jax.threefry_partitionable, new) for new in (False, True)
+    )
+    return between(before, after, np.ones(3, np.float32))
 
 
 @case
@@ -180,17 +129,8 @@ def mesh_set() -> Again:
 @case
 def another_mesh_set() -> Again:
     set_mesh = jax.set_mesh
-
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(axis: str) -> object:
-        with set_mesh(mesh((axis,))):
-            return f(np.zeros(8, np.float32))
-
-    under("a")
-    return lambda: under("b")
+    before, after = (functools.partial(set_mesh, mesh((axis,))) for axis in "ab")
+    return between(before, after, np.zeros(8, np.float32))
 
 
 def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
@@ -201,16 +141,6 @@ def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
 
     jax.jit(f, **before)(array(8), array(8))
     return lambda: jax.jit(f, **after)(array(8), array(8))
-
-
-@case
-def donated_no_more() -> Again:
-    return jitted_with({"donate_argnums": 0}, {})
-
-
-@case
-def donated_another() -> Again:
-    return jitted_with({"donate_argnums": 0}, {"donate_argnames": "y"})
 
 
 @case
@@ -244,26 +174,9 @@ def metadata_around() -> Again:
 
 @case
 def other_metadata_around() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(**given: Any) -> object:
-        with metadata(**given):
-            return f(np.ones(3, np.float32))
-
-    under(a="b")
-    return lambda: under(a="c", d="e")
-
-
-@case
-def device_of_jit() -> Again:
-    return jitted_with({}, {"device": DEVICES[1]})
-
-
-@case
-def backend_of_jit() -> Again:
-    return jitted_with({}, {"backend": "cpu"})
+    before = functools.partial(metadata, a="b")
+    after = functools.partial(metadata, a="c", d="e")
+    return between(before, after, np.ones(3, np.float32))
 
 
 @case
@@ -287,17 +200,7 @@ def input_shardings_on_other_devices() -> Again:
 @case
 def mesh_of_other_devices_around() -> Again:
     backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
-
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    def under(over: Any) -> object:
-        with over:
-            return f(np.zeros(8, np.float32))
-
-    under(mesh())
-    return lambda: under(backwards)
+    return between(mesh, lambda: backwards, np.zeros(8, np.float32))
 
 
 @case
@@ -316,3 +219,23 @@ def output_layout() -> Again:
     x = np.ones((8, 8), np.float32)
     jax.jit(f, out_shardings=first)(x)
     return lambda: jax.jit(f, out_shardings=second)(x)
+
+
+CASES.update(
+    x64=lambda: configured("jax_enable_x64", value=True),
+    matmul_precision=lambda: configured(
+        "jax_default_matmul_precision", value="highest"
+    ),
+    rank_promotion=lambda: configured("jax_numpy_rank_promotion", value="raise"),
+    dtype_promotion=lambda: within(lambda: jax.numpy_dtype_promotion("strict")),
+    precision_for_a_while=lambda: within(
+        lambda: jax.default_matmul_precision("float32")
+    ),
+    mesh_around=lambda: within(mesh),
+    donated_no_more=lambda: jitted_with({"donate_argnums": 0}, {}),
+    donated_another=lambda: jitted_with(
+        {"donate_argnums": 0}, {"donate_argnames": "y"}
+    ),
+    device_of_jit=lambda: jitted_with({}, {"device": DEVICES[1]}),
+    backend_of_jit=lambda: jitted_with({}, {"backend": "cpu"}),
+)

@@ -6,68 +6,16 @@ import threading
 
 import jax
 
-from tests.programs.recompiles.cases import Again, array, case, leaves_plus_one
+from tests.programs.recompiles.cases import (
+    CASES,
+    Again,
+    array,
+    case,
+    leaves_plus_one,
+    plus_one,
+    twice,
+)
 from tests.programs.recompiles.classes import Layer, Module, Pair, State
-
-
-@case
-def shape() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3))
-    return lambda: f(array(4))
-
-
-@case
-def shape_in_a_dict() -> Again:
-    @jax.jit
-    def f(batch):
-        return batch["x"] + 1
-
-    f({"x": array(32, 128), "y": array(32)})
-    return lambda: f({"x": array(33, 128), "y": array(32)})
-
-
-@case
-def shape_deep_inside() -> Again:
-    @jax.jit
-    def f(params):
-        return params["layers"][1]["w"] + 1
-
-    f({"layers": [{"w": array(2)}, {"w": array(2)}]})
-    return lambda: f({"layers": [{"w": array(2)}, {"w": array(3)}]})
-
-
-@case
-def shape_of_two_arguments() -> Again:
-    @jax.jit
-    def f(x, y):
-        return x + y
-
-    f(array(3), array(3))
-    return lambda: f(array(4), array(4))
-
-
-@case
-def shape_of_another_rank() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array())
-    return lambda: f(array(1))
-
-
-@case
-def shape_without_elements() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
-
-    f(array(3, 2))
-    return lambda: f(array(0, 2))
 
 
 @case
@@ -101,36 +49,6 @@ def shape_among_star_kwargs() -> Again:
 
 
 @case
-def shape_in_a_named_tuple() -> Again:
-    @jax.jit
-    def f(state):
-        return state.params + 1
-
-    f(State(array(), array(2)))
-    return lambda: f(State(array(), array(3)))
-
-
-@case
-def shape_in_a_class() -> Again:
-    @jax.jit
-    def f(model):
-        return model.weight + 1
-
-    f(Module(array(2), "relu"))
-    return lambda: f(Module(array(3), "relu"))
-
-
-@case
-def shape_in_a_class_without_names() -> Again:
-    @jax.jit
-    def f(pair):
-        return pair.children[1] + 1
-
-    f(Pair(array(2), array(2)))
-    return lambda: f(Pair(array(2), array(3)))
-
-
-@case
 def shape_closest_to_an_older_one() -> Again:
     @jax.jit
     def f(x, y):
@@ -140,16 +58,6 @@ def shape_closest_to_an_older_one() -> Again:
     f(array(5), array(5))
     f(array(6), array(6))
     return lambda: f(array(1), array(2))
-
-
-@case
-def shape_in_a_dataclass() -> Again:
-    return leaves_plus_one({"a": [Layer(array(2), "a")]}, {"a": [Layer(array(3), "a")]})
-
-
-@case
-def shape_under_a_key_that_is_no_text() -> Again:
-    return leaves_plus_one({("a", 1): array(1)}, {("a", 1): array(2)})
 
 
 @case
@@ -204,3 +112,44 @@ def shape_on_another_thread() -> Again:
 
     f(array(3))
     return again
+
+
+CASES.update(
+    shape=lambda: plus_one(array(3), array(4)),
+    shape_in_a_dict=lambda: twice(
+        lambda batch: batch["x"] + 1,
+        ({"x": array(32, 128), "y": array(32)},),
+        ({"x": array(33, 128), "y": array(32)},),
+    ),
+    shape_deep_inside=lambda: twice(
+        lambda params: params["layers"][1]["w"] + 1,
+        ({"layers": [{"w": array(2)}, {"w": array(2)}]},),
+        ({"layers": [{"w": array(2)}, {"w": array(3)}]},),
+    ),
+    shape_of_two_arguments=lambda: twice(
+        lambda x, y: x + y, (array(3), array(3)), (array(4), array(4))
+    ),
+    shape_of_another_rank=lambda: plus_one(array(), array(1)),
+    shape_without_elements=lambda: plus_one(array(3, 2), array(0, 2)),
+    shape_in_a_named_tuple=lambda: twice(
+        lambda state: state.params + 1,
+        (State(array(), array(2)),),
+        (State(array(), array(3)),),
+    ),
+    shape_in_a_class=lambda: twice(
+        lambda model: model.weight + 1,
+        (Module(array(2), "relu"),),
+        (Module(array(3), "relu"),),
+    ),
+    shape_in_a_class_without_names=lambda: twice(
+        lambda pair: pair.children[1] + 1,
+        (Pair(array(2), array(2)),),
+        (Pair(array(2), array(3)),),
+    ),
+    shape_in_a_dataclass=lambda: leaves_plus_one(
+        {"a": [Layer(array(2), "a")]}, {"a": [Layer(array(3), "a")]}
+    ),
+    shape_under_a_key_that_is_no_text=lambda: leaves_plus_one(
+        {("a", 1): array(1)}, {("a", 1): array(2)}
+    ),
+)

@@ -10,18 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.programs.recompiles.cases import Again, array, case, mesh, scaled, static
+from tests.programs.recompiles.cases import (
+    CASES,
+    Again,
+    array,
+    case,
+    each,
+    mesh,
+    scaled,
+    static,
+    twice,
+)
 from tests.programs.recompiles.classes import Larger, Model
-
-
-@case
-def static_number() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, n):
-        return x * n
-
-    f(array(3), 3)
-    return lambda: f(array(3), 4)
 
 
 @case
@@ -32,16 +32,6 @@ def static_name() -> Again:
 
     f(array(3), mode="train")
     return lambda: f(array(3), mode="eval")
-
-
-@case
-def static_numbers_of_one_hash() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, axis):
-        return x.sum(axis)
-
-    f(array(3, 3), -1)
-    return lambda: f(array(3, 3), -2)
 
 
 @case
@@ -65,16 +55,6 @@ def static_by_name_now() -> Again:
 
 
 @case
-def static_tuple() -> Again:
-    @functools.partial(jax.jit, static_argnums=1)
-    def f(x, sizes):
-        return x.reshape(sizes)
-
-    f(array(6), (2, 3))
-    return lambda: f(array(6), (3, 2))
-
-
-@case
 def static_of_another_type() -> Again:
     @functools.partial(jax.jit, static_argnums=1)
     def f(x, flag):
@@ -90,11 +70,7 @@ def static_lambda() -> Again:
     def f(x, activation):
         return activation(x)
 
-    def call() -> object:
-        return f(array(3), lambda x: x + 1)
-
-    call()
-    return call
+    return each(lambda: f(array(3), lambda x: x + 1))
 
 
 class Config:
@@ -107,16 +83,6 @@ class Config:
         raise AssertionError
 
 
-@case
-def static_object() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(config, x):
-        return x * config.size
-
-    f(Config(2), array(3))
-    return lambda: f(Config(2), array(3))
-
-
 @dataclass(frozen=True)
 class Options:
     """An object that is hashed by value."""
@@ -125,29 +91,9 @@ class Options:
     name: str = "net"
 
 
-@case
-def static_dataclass() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(options, x):
-        return x * options.size
-
-    f(Options(2), array(3))
-    return lambda: f(Options(4), array(3))
-
-
 class Color(enum.Enum):
     RED = 1
     BLUE = 2
-
-
-@case
-def static_enum() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(color, x):
-        return x * color.value
-
-    f(Color.RED, array(3))
-    return lambda: f(Color.BLUE, array(3))
 
 
 class Holder:
@@ -158,74 +104,9 @@ class Holder:
 
 
 @case
-def static_object_with_an_array() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(holder, x):
-        return x * holder.values
-
-    f(Holder(np.ones(3)), array(3))
-    return lambda: f(Holder(np.ones(3)), array(3))
-
-
-@case
-def static_text_too_long() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(text, x):
-        return x * len(text)
-
-    f("a" * 500, array(3))
-    return lambda: f("b" * 500, array(3))
-
-
-@case
-def static_partial() -> Again:
-    @functools.partial(jax.jit, static_argnums=0)
-    def f(fun, x):
-        return fun(x)
-
-    f(functools.partial(scaled, 3), array(3))
-    return lambda: f(functools.partial(scaled, 3), array(3))
-
-
-@case
 def static_self() -> Again:
     Model(2).method(array(3))
     return lambda: Model(2).method(array(3))
-
-
-@case
-def static_not_a_number() -> Again:
-    return static(float("nan"), float("nan"))
-
-
-@case
-def static_number_of_numpy() -> Again:
-    return static(3, np.int64(3))
-
-
-@case
-def static_dtype() -> Again:
-    return static(np.dtype("float32"), np.dtype("int32"))
-
-
-@case
-def static_none() -> Again:
-    return static(None, 3)
-
-
-@case
-def static_set() -> Again:
-    return static(frozenset([1]), frozenset([2]))
-
-
-@case
-def static_function() -> Again:
-    return static(scaled, static)
-
-
-@case
-def static_mesh() -> Again:
-    return static(mesh(), mesh(("a", "b"), (2, 4)))
 
 
 @case
@@ -234,11 +115,66 @@ def static_class() -> Again:
     return lambda: Larger.made(array(3))
 
 
-@case
-def static_counted_from_the_end() -> Again:
-    @functools.partial(jax.jit, static_argnums=-1)
-    def f(x, n):
-        return x * n
-
-    f(array(3), 3)
-    return lambda: f(array(3), 4)
+CASES.update(
+    static_number=lambda: twice(
+        lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=1
+    ),
+    static_numbers_of_one_hash=lambda: twice(
+        lambda x, axis: x.sum(axis),
+        (array(3, 3), -1),
+        (array(3, 3), -2),
+        static_argnums=1,
+    ),
+    static_tuple=lambda: twice(
+        lambda x, sizes: x.reshape(sizes),
+        (array(6), (2, 3)),
+        (array(6), (3, 2)),
+        static_argnums=1,
+    ),
+    static_object=lambda: twice(
+        lambda config, x: x * config.size,
+        (Config(2), array(3)),
+        (Config(2), array(3)),
+        static_argnums=0,
+    ),
+    static_dataclass=lambda: twice(
+        lambda options, x: x * options.size,
+        (Options(2), array(3)),
+        (Options(4), array(3)),
+        static_argnums=0,
+    ),
+    static_enum=lambda: twice(
+        lambda color, x: x * color.value,
+        (Color.RED, array(3)),
+        (Color.BLUE, array(3)),
+        static_argnums=0,
+    ),
+    static_object_with_an_array=lambda: twice(
+        lambda holder, x: x * holder.values,
+        (Holder(np.ones(3)), array(3)),
+        (Holder(np.ones(3)), array(3)),
+        static_argnums=0,
+    ),
+    static_text_too_long=lambda: twice(
+        lambda text, x: x * len(text),
+        ("a" * 500, array(3)),
+        ("b" * 500, array(3)),
+        static_argnums=0,
+    ),
+    static_partial=lambda: twice(
+        lambda fun, x: fun(x),
+        (functools.partial(scaled, 3), array(3)),
+        (functools.partial(scaled, 3), array(3)),
+        static_argnums=0,
+    ),
+    static_not_a_number=lambda: static(float("nan"), float("nan")),
+    static_number_of_numpy=lambda: static(3, np.int64(3)),
+    static_dtype=lambda: static(np.dtype("float32"), np.dtype("int32")),
+    static_none=lambda: static(None, 3),
+    static_set=lambda: static(frozenset([1]), frozenset([2])),
+    static_function=lambda: static(scaled, static),
+    static_mesh=lambda: static(mesh(), mesh(("a", "b"), (2, 4))),
+    static_counted_from_the_end=lambda: twice(
+        lambda x, n: x * n, (array(3), 3), (array(3), 4), static_argnums=-1
+    ),
+)

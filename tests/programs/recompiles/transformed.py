@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tests.programs.recompiles.cases import Again, array, case
+from tests.programs.recompiles.cases import CASES, Again, array, case
 
 
 STEPS = 5
@@ -25,6 +25,36 @@ def steps(step: Callable[[int], object]) -> Again:
     """Make the first *step*, and return what makes the others."""
     step(1)
     return lambda: [step(number) for number in range(2, STEPS + 2)]
+
+
+def over_sizes(fun: Any, step: Callable[[Any, Any], object], *rest: int) -> Again:
+    """Make a *step* of *fun*, jitted, with arrays of several sizes."""
+    f = jax.jit(fun)
+    inputs = [array(size, *rest) for size in range(STEPS + 2)]
+    return steps(lambda n: step(f, inputs[n]))
+
+
+CASES.update(
+    gradients_with_checkpoints=lambda: over_sizes(
+        lambda x: (jnp.sin(x) ** 2).sum(),
+        lambda f, x: jax.grad(jax.checkpoint(f))(x),
+    ),
+    derivatives=lambda: over_sizes(
+        lambda x: (x * x).sum(), lambda f, x: jax.jvp(f, (x,), (x,))
+    ),
+    linearized=lambda: over_sizes(
+        lambda x: (x * x).sum(), lambda f, x: jax.linearize(f, x)[1](x)
+    ),
+    mapped_over_sizes=lambda: over_sizes(
+        lambda x: (x * x).sum(), lambda f, x: jax.vmap(f)(x), 3
+    ),
+)
+
+
+@case
+def mapped_closures() -> Again:
+    x = array(4, 3)
+    return steps(lambda n: jax.vmap(jax.jit(lambda row: row * n))(x))
 
 
 @case
@@ -91,16 +121,6 @@ def gradients_of_what_was_dropped() -> Again:
 
 
 @case
-def gradients_with_checkpoints() -> Again:
-    @jax.jit
-    def checkpointed(x):
-        return (jnp.sin(x) ** 2).sum()
-
-    inputs = [array(size) for size in range(STEPS + 2)]
-    return steps(lambda n: jax.grad(jax.checkpoint(checkpointed))(inputs[n]))
-
-
-@case
 def gradients_with_rules_of_their_own() -> Again:
     @jax.custom_vjp
     def with_a_rule(x):
@@ -110,42 +130,6 @@ def gradients_with_rules_of_their_own() -> Again:
     jitted = jax.jit(with_a_rule)
     inputs = [array(size) for size in range(STEPS + 2)]
     return steps(lambda n: jax.grad(jitted)(inputs[n]))
-
-
-@case
-def derivatives() -> Again:
-    @jax.jit
-    def f(x):
-        return (x * x).sum()
-
-    inputs = [array(size) for size in range(STEPS + 2)]
-    return steps(lambda n: jax.jvp(f, (inputs[n],), (inputs[n],)))
-
-
-@case
-def linearized() -> Again:
-    @jax.jit
-    def squares(x):
-        return (x * x).sum()
-
-    inputs = [array(size) for size in range(STEPS + 2)]
-    return steps(lambda n: jax.linearize(squares, inputs[n])[1](inputs[n]))
-
-
-@case
-def mapped_over_sizes() -> Again:
-    @jax.jit
-    def f(x):
-        return (x * x).sum()
-
-    inputs = [array(size, 3) for size in range(STEPS + 2)]
-    return steps(lambda n: jax.vmap(f)(inputs[n]))
-
-
-@case
-def mapped_closures() -> Again:
-    x = array(4, 3)
-    return steps(lambda n: jax.vmap(jax.jit(lambda row: row * n))(x))
 
 
 @case
