@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jaxmon_alerts import slo
-from tests.alerts.promtool import Case, Firing, evaluate, needed, run, shipped
+from tests.alerts.promtool import Case, Firing, run
 
 
 GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
@@ -87,7 +87,6 @@ def test_pairs_fire_by_pace(tmp_path):
         series[of(job, BAD)] = f"0+{errors}x90"
         expected += requests(value, pairs, job)
 
-    run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
     tests = [
         {
             "expr": f"group by (job) (slo:jaxmon_request_error:burning{name})",
@@ -100,7 +99,8 @@ def test_pairs_fire_by_pace(tmp_path):
         }
         for pair, (_, name) in PAIRS.items()
     ]
-    evaluate(tmp_path, needed((ALERT,), shipped()), series, promql_expr_test=tests)
+    case = Case(ALERT, series, firing={"80m": expected})
+    run(case, tmp_path, queries=tests)
 
 
 # Half of all requests fail from 61m to 80m.
@@ -144,37 +144,31 @@ def with_value(expected, value):
     ]
 
 
-def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
-    """If no request ever failed, the ratio is 0, not absent, and nothing fires."""
-    run(Case(ALERT, {GOOD: "0+100x90"}, quiet=("30m", "90m")), tmp_path)
+# Services by name, of which none may page.
+QUIET = {
+    # If no request ever failed, the ratio is 0, not absent.
+    "no-errors": {GOOD: "0+100x90"},
+    # Errors of callers are neither errors nor traffic of the service.
+    "callers": {GOOD: "0+100x90", GOOD.replace("success", "client_error"): "0+900x90"},
+    # A single failure among 30 requests is 3 %, and no reason to page.
+    "one-error": {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"},
+    # Four failures among 180 requests are 2 %, and still fewer than the minimum.
+    "few-errors": {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"},
+    # Fewer events than the minimum keep burn rates silent, fewer errors every pair.
+    "few-requests": {GOOD: "0+1x90", BAD: "0+0x60 0+0.1x30"},
+}
 
 
-def test_errors_of_callers_are_not_the_services(tmp_path):
-    """Client errors are neither errors nor traffic."""
-    series = {GOOD: "0+100x90", GOOD.replace("success", "client_error"): "0+900x90"}
+def test_what_is_no_alert(tmp_path):
+    """Few errors, few requests, or none that failed, of services side by side."""
+    series = {
+        of(job, name): values
+        for job, found in QUIET.items()
+        for name, values in found.items()
+    }
+    times = (30, 62, 64, 70, 80, 90, 95, 116, 118, 150)
 
-    run(Case(ALERT, series, quiet=("30m", "80m")), tmp_path)
-
-
-def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
-    """A single failure among 30 requests is 3 %, and no reason to page."""
-    series = {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"}
-
-    run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)
-
-
-def test_a_few_errors_of_many_requests_are_no_alert(tmp_path):
-    """Four failures among 180 requests are 2 %, and still fewer than the minimum."""
-    series = {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"}
-
-    run(Case(ALERT, series, quiet=("62m", "64m", "90m")), tmp_path)
-
-
-def test_few_requests_that_fail_are_no_alert(tmp_path):
-    """Fewer events than the minimum keep burn rates silent, fewer errors every pair."""
-    series = {GOOD: "0+1x90", BAD: "0+0x60 0+0.1x30"}
-
-    run(Case(ALERT, series, quiet=("70m", "90m", "95m")), tmp_path)
+    run(Case(ALERT, series, quiet=tuple(f"{at}m" for at in times)), tmp_path)
 
 
 def test_services_are_told_apart(tmp_path):
