@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jaxmon_alerts import slo
-from tests.alerts.promtool import Case, Firing, evaluate, needed, run, shipped
+from tests.alerts.promtool import Case, Firing, run
 
 
 GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
@@ -87,7 +87,6 @@ def test_pairs_fire_by_pace(tmp_path):
         series[of(job, BAD)] = f"0+{errors}x90"
         expected += requests(value, pairs, job)
 
-    run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
     tests = [
         {
             "expr": f"group by (job) (slo:jaxmon_request_error:burning{name})",
@@ -100,7 +99,8 @@ def test_pairs_fire_by_pace(tmp_path):
         }
         for pair, (_, name) in PAIRS.items()
     ]
-    evaluate(tmp_path, needed((ALERT,), shipped()), series, promql_expr_test=tests)
+    case = Case(ALERT, series, firing={"80m": expected})
+    run(case, tmp_path, queries=tests)
 
 
 # Half of all requests fail from 61m to 80m.

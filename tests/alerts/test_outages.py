@@ -85,13 +85,6 @@ def test_an_outage_at_twelve_requests_an_hour(tmp_path):
     trial(tmp_path, series, fired("20m"), fired("35m"), fired("48m", "30m_of_few"))
 
 
-def test_two_failures_in_a_quiet_hour_page_no_one(tmp_path):
-    """Fewer than five failures are chance, whatever their share."""
-    series = {uptime(): "6000+60x200", requests("error"): "0+0x19 1+0x30 2+0x100"}
-
-    run(Case(ALERT, series, quiet=("25m", "55m", "80m")), tmp_path)
-
-
 def test_pods_that_fail_their_first_requests(tmp_path):
     """Ten pods are born with 30 failures each, of which `increase` sees nothing."""
     series = {uptime(0): "6000+60x120", requests("success", 0): "9000+100x120"}
@@ -103,30 +96,43 @@ def test_pods_that_fail_their_first_requests(tmp_path):
     trial(tmp_path, series, fired("59m"), fired("64m", "1h_14_4", "6h_6"))
 
 
-def test_a_gap_of_prometheus_is_no_outage(tmp_path):
-    """
-    After 80 minutes without Prometheus, old processes come back with high counts. What
-    they counted in their lives is not counted again.
-    """
-    series = {
+# Services by name, of which none may page.
+QUIET = {
+    # Fewer than five failures are chance, whatever their share.
+    "two-failures": {
+        uptime(): "6000+60x200",
+        requests("error"): "0+0x19 1+0x30 2+0x100",
+    },
+    # After 80 minutes without Prometheus, old processes come back with high counts.
+    # What they counted in their lives is not counted again.
+    "gap": {
         uptime(): "900000+60x20 _x80 906060+60x60",
         requests("success"): "100000+100x20 _x80 110000+100x60",
         requests("error"): "5000+0x20 _x80 5000+0x60",
+    },
+    # Thirty replicas that replace each other, with few errors, are one service.
+    "churn": {
+        name: f"_x{5 * pod} {lives}x40 stale"
+        for pod in range(30)
+        for name, lives in (
+            (uptime(pod), "30+60"),
+            (requests("success", pod), "500+1000"),
+            (requests("error", pod), "0+0.5"),
+        )
+    },
+}
+
+
+def test_what_is_no_outage(tmp_path):
+    """Two failures in an hour, a gap, and churn, of services side by side."""
+    series = {
+        name.replace('"web"', f'"{job}"'): values
+        for job, found in QUIET.items()
+        for name, values in found.items()
     }
+    times = (20, 25, 30, 55, 80, 90, 102, 106, 130, 140)
 
-    run(Case(ALERT, series, quiet=("20m", "102m", "106m", "130m")), tmp_path)
-
-
-def test_churn_of_thirty_replicas_is_no_outage(tmp_path):
-    """Thirty replicas that replace each other, with few errors, are one service."""
-    series = {}
-    for pod in range(30):
-        start = 5 * pod
-        series[uptime(pod)] = f"_x{start} 30+60x40 stale"
-        series[requests("success", pod)] = f"_x{start} 500+1000x40 stale"
-        series[requests("error", pod)] = f"_x{start} 0+0.5x40 stale"
-
-    run(Case(ALERT, series, quiet=("30m", "90m", "140m")), tmp_path)
+    run(Case(ALERT, series, quiet=tuple(f"{at}m" for at in times)), tmp_path)
 
 
 def test_counts_are_exact(tmp_path):

@@ -39,7 +39,7 @@ address, count, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 directory = Path(sys.argv[4])
 how = sys.argv[5]
 
-PAUSE = 0.05
+PAUSE = 0.1
 LOAD, MORE = (0.01, 0.02) if how == "bound" else (0.12, 0.08)
 LOOPS, MORE_LOOPS = 20_000, 700
 SIZE = 192
