@@ -232,13 +232,13 @@ class DcgmNames:
             plan = _MappingCache(identities, _devices(found, self._hostname))
             self._plan = plan
         # By series and device: several of ours make up one of theirs, device by device.
-        sums: dict[tuple[str, ...], tuple[DcgmField, list[float]]] = {}
+        sums: dict[tuple[str, str], tuple[DcgmField, list[float]]] = {}
         for family in found:
             if family.metric.name in _METRICS:
                 for name, value in family.samples:
                     if (place := plan.place(family.metric.name, name)) is not None:
-                        row, *key = place
-                        sums.setdefault((*key,), (row, []))[1].append(value)
+                        row, foreign, uuid = place
+                        sums.setdefault((foreign, uuid), (row, []))[1].append(value)
         pages = {name: Family(metric, []) for name, metric in FOREIGN.items()}
         seen: set[str] = set()
         for (foreign, _), (row, parts) in sums.items():

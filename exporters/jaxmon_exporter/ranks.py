@@ -298,13 +298,14 @@ class Ranks:
 
     def _stuck(self) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
-        return [
-            worker
-            for worker in self._live()
-            if (age := _since_progress((process := self._observed[worker]).rank))
-            # Of an earlier time, or of none.
-            and process.stacks_read < self._now - age
-        ]
+        found = []
+        for worker in self._live():
+            process = self._observed[worker]
+            age = _since_progress(process.rank)
+            # Its stacks are of an earlier time, or of none.
+            if age is not None and process.stacks_read < self._now - age:
+                found.append(worker)
+        return found
 
     def _live(self) -> list[str]:
         observed = self._observed.items()

@@ -9,8 +9,8 @@ from typing import Literal
 from jaxmon.tuples import NamedTuple
 
 
-# The last two are for metrics of other exporters that the sidecar passes on.
-Kind = Literal["counter", "gauge", "histogram", "info", "summary", "untyped"]
+# The last is for metrics that a page does not declare.
+Kind = Literal["counter", "gauge", "histogram", "info", "untyped"]
 Source = Literal["agent", "sidecar"]
 Label = str | tuple[str, tuple[str, ...]]
 Limits = tuple[float, float] | None

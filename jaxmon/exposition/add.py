@@ -42,7 +42,7 @@ def read(text: str) -> list[Family]:
             msg = f"{family.metric.name} has a duplicate series"
             raise PageError(msg)
         if family.metric.kind == "histogram":
-            parse.check_distribution(family)
+            parse.check_histogram(family)
     return found
 
 

@@ -17,7 +17,6 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 _RESERVED = {
     "counter": ("", "_total", "_created"),
     "histogram": ("", "_bucket", "_sum", "_count", "_created"),
-    "summary": ("", "_sum", "_count", "_created"),
     "info": ("", "_info"),
 }
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -43,11 +43,8 @@ _NUMBER = re.compile(
 )
 _ESCAPE = re.compile(r'\\([\\"n])')
 _HELP_ESCAPE = re.compile(r"\\([\\n])")
-_TYPES = ("counter", "gauge", "histogram", "summary", "untyped")
-_SERIES = {
-    "histogram": ("_bucket", "_sum", "_count"),
-    "summary": ("", "_sum", "_count"),
-}
+_TYPES = ("counter", "gauge", "histogram", "untyped")
+_SERIES = {"histogram": ("_bucket", "_sum", "_count")}
 _SHOWN = 80
 
 
@@ -260,71 +257,62 @@ def _printable(text: str) -> str:
 _TOTALS = ("_sum", "_count")
 
 
-def check_distribution(family: Family) -> None:
-    """Check the distributions of *family*, or raise a `PageError`."""
-    metric = family.metric
-    label = "le" if metric.kind == "histogram" else "quantile"
+def check_histogram(family: Family) -> None:
+    """Check the histograms of *family*, or raise a `PageError`."""
+    length = len(family.metric.name)
     seen: set[str] = set()
-    parts = (
-        (*_parts(series[len(metric.name) :], label), value)
-        for series, value in family.samples
-    )
+    parts = ((*_parts(name[length:]), value) for name, value in family.samples)
     try:
         for labels, samples in groupby(parts, itemgetter(0)):
-            problem = _problem([row[1:] for row in samples], label)
+            problem = _problem([row[1:] for row in samples])
             if labels in seen:
                 problem = "is not contiguous"
             if problem:
                 raise ValueError(problem)  # noqa: TRY301 - as those of `_parts`
             seen.add(labels)
     except ValueError as error:
-        msg = f"{metric.kind} {metric.name} {error}"
+        msg = f"histogram {family.metric.name} {error}"
         raise PageError(msg) from None
 
 
-def _problem(samples: list[tuple[str, float, float]], label: str) -> str:
+def _problem(samples: list[tuple[str, float, float]]) -> str:
     """Return what is wrong with the parts, bounds and values of a set of labels."""
     buckets = [(bound, value) for part, bound, value in samples if part not in _TOTALS]
     totals = {part: value for part, _, value in samples if part in _TOTALS}
-    bounds = [bound for bound, _ in buckets]
-    counts = [value for part, _, value in samples if part not in ("", "_sum")]
+    counts = [value for part, _, value in samples if part != "_sum"]
     for part, _, value in samples:
-        if not 0 <= value < inf and (part or value < 0):
-            return f"has {value} in {part or label}"
-    if any(low >= high for low, high in pairwise(bounds)):
-        return f"has {label} out of order"
+        if not 0 <= value < inf:
+            return f"has {value} in {part}"
+    if any(low >= high for (low, _), (high, _) in pairwise(buckets)):
+        return "has le out of order"
     if len(totals) != len(_TOTALS):
         return "must have exactly one _sum and one _count"
-    if label == "le" and buckets[-1:] != [(inf, totals["_count"])]:
+    if buckets[-1:] != [(inf, totals["_count"])]:
         return "has no +Inf bucket equal to its count"
     if any(count != int(count) for count in counts) or counts != sorted(counts):
         return f"counts {counts}; give whole numbers that never decrease"
     return ""
 
 
-def _parts(rest: str, label: str) -> tuple[str, str, float]:
-    """Return a series's labels, which part of a distribution it is, and its bound."""
+def _parts(rest: str) -> tuple[str, str, float]:
+    """Return a series's labels, which part of a histogram it is, and its bound."""
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
         return labels[:-1], part, 0.0
     # In a label value, the quotation mark would be escaped.
-    others, found, bound = labels[:-2].rpartition(f'{label}="')
+    others, found, bound = labels[:-2].rpartition('le="')
     if not found or others[-1:] not in ("", ",") or '"' in bound:
-        msg = f"has no label {label} at the end"
+        msg = "has no label le at the end"
         raise ValueError(msg)
-    return others[:-1], part, _bound(bound, label)
+    return others[:-1], part, _bound(bound)
 
 
 @lru_cache(maxsize=256)
-def _bound(text: str, label: str) -> float:
+def _bound(text: str) -> float:
     """Return the number *text*: spelled in one way, or two bounds may be the same."""
-    number = float(text)
-    highest = 1.0 if label == "quantile" else inf
-    if text == "+Inf":
-        spelled = label == "le"
-    else:
-        spelled = number < inf and text in (repr(number), f"{number:g}")
-    if not (spelled and 0 <= number <= highest):
+    number = inf if text == "+Inf" else float(text)
+    spelled = text in ("+Inf", repr(number), f"{number:g}")
+    if not spelled or not number >= 0 or (number == inf and text != "+Inf"):
         msg = f"has the bound {text[:40]}"
         raise ValueError(msg)
     return number

@@ -190,8 +190,6 @@ class Converter:
         if metric.kind == "histogram":
             yield from self._histograms(family)
             return
-        if metric.kind == "summary":  # the SDK has no points for these
-            return
         for series, value in family.samples:
             number = _plain(value)
             if number != number:  # noqa: PLR0124 - NaN

@@ -3,7 +3,7 @@
 from jaxmon import catalog
 from jaxmon.exposition.add import added, lasting
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon.exposition.parse import check_distribution
+from jaxmon.exposition.parse import check_histogram
 
 
 def calls(**counts: float) -> Family:
@@ -34,7 +34,7 @@ def test_histograms_are_added_bucket_by_bucket() -> None:
     second = seconds(metric, fit=[0.5], test=[7.0])
     (found,) = added([first], [second])
     assert found == seconds(metric, fit=[0.002, 3.0, 0.5], eval=[1.0], test=[7.0])
-    check_distribution(found)
+    check_histogram(found)
 
 
 def test_other_buckets_are_not_added() -> None:
@@ -44,7 +44,7 @@ def test_other_buckets_are_not_added() -> None:
     before = Family(metric, seconds(few, fit=[0.5], test=[1.0]).samples)
     present = seconds(metric, fit=[0.002])
     (found,) = added([present], [before])
-    check_distribution(found)
+    check_histogram(found)
     assert found.samples[: len(present.samples)] == present.samples
     assert any('loop="test"' in name for name, _ in found.samples)
 

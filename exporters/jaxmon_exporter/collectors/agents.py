@@ -79,14 +79,14 @@ def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
 
 def _check(family: Family) -> None:
     """Reject metrics that agents may not export, wrong types and duplicate series."""
-    from jaxmon.exposition.parse import check_distribution  # noqa: PLC0415 - see above
+    from jaxmon.exposition.parse import check_histogram  # noqa: PLC0415 - see above
 
     if problem := _problem(family):
         raise PageError(problem)
     if family.metric.name in _BORROWED:
         _check_devices(family)
-    if family.metric.kind in ("histogram", "summary"):
-        check_distribution(family)
+    if family.metric.kind == "histogram":
+        check_histogram(family)
 
 
 def _problem(family: Family) -> str:  # noqa: PLR0911 - each check has its own text
