@@ -72,7 +72,7 @@ class Middleware:
         if scope["type"] != "http" or recorder() is None or serving():
             await self.app(scope, receive, send)
             return
-        route = self._route(scope)
+        route = self._route(scope, receive)
         origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
         frozen = invocations.frozen(route)
         with self.request(route, origin) as request:
@@ -89,11 +89,12 @@ class Middleware:
             # The server says so, with a 500 if it still can.
             exchange.cut_short()
 
-    def _route(self, scope: Scope) -> str:
+    def _route(self, scope: Scope, receive: Receive) -> str:
         indicators = recorder()
         if indicators is None or not indicators.guard.on(SITE):
             return UNMATCHED
         try:
+            indicators.routes.turns.note(receive)
             # A copy, for routers may take notes in it.
             template = _template(_routes(scope.get("app", self.app)), {**scope})
         except Exception:  # noqa: BLE001 - contained: the request is served

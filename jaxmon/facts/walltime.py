@@ -364,6 +364,9 @@ class WallTime(Fact):
         call_age: seconds since the latest call of a jitted function.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
+        turns: of how many requests that began in the last minute it is known how long
+            ago their last data had come, which is how long they waited for their turn.
+        turn_seconds: how long that was, on average.
     """
 
     since_start: Period = Period()
@@ -376,6 +379,8 @@ class WallTime(Fact):
     rates_seconds: float | None = None
     call_age: float | None = None
     loops: Mapping[str, str] = NOTHING
+    turns: int = 0
+    turn_seconds: float = 0.0
 
     by_name = ("requests",)
 

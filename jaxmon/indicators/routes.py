@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import ref
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import (
     Family,
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 _MOST = 20
 _LONGEST = 200
 _AGAIN = 10.0
+_MINUTE = 60.0
+_MOST_TURNS, _BETWEEN_TURNS = 200, 0.05
+# Kernel: struct tcp_info until after tcpi_last_data_recv, milliseconds.
+_TCP_INFO = (6, 11, 56)
 
 PlaceOf = Callable[[BaseException], str]
 """Returns the line of the program that an exception came from, ``""`` if unknown."""
@@ -238,11 +243,43 @@ class TenantRoute(RequestRoute):
         self._tenant.count(seconds, outcome)
 
 
+class RequestTurns:
+    """How long requests that had come waited before they began: some of the latest."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._latest: deque[tuple[float, float]] = deque(maxlen=_MOST_TURNS)
+
+    def note(self, receive: object) -> None:
+        """
+        Note when the kernel got the last data of a request that begins, of which
+        uvicorn's *receive* knows the connection; 20 times a second at most. Linux only.
+        """
+        began = now()
+        if began < self._due or sys.platform != "linux":
+            return
+        self._due = began + _BETWEEN_TURNS
+        transport = getattr(getattr(receive, "__self__", None), "transport", None)
+        if transport is None:
+            return
+        with interrupts.expected(OSError, AttributeError):  # no TCP, or closed
+            info = transport.get_extra_info("socket").getsockopt(*_TCP_INFO)
+            waited = int.from_bytes(info[-4:], sys.byteorder) / 1e3
+            self._latest.append((began, waited))
+
+    def lately(self) -> tuple[int, float]:
+        """Return of how many it is known in the last minute, and the mean."""
+        since = now() - _MINUTE
+        waits = [waited for began, waited in list(self._latest) if began >= since]
+        return len(waits), sum(waits) / max(len(waits), 1)
+
+
 class Routes:
     """Routes by label, at most *limit*; `on_new` are called at a first request."""
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
+        self.turns = RequestTurns()
         self.on_new: list[Callable[[], object]] = []
         self._routes: dict[str, RequestRoute] = {}
         self._tenants: dict[str, Tenant] = {}

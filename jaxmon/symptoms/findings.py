@@ -41,6 +41,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 
 _GENERAL = frozenset(("host", "blocked", "eager"))
+_OF_A_LINE = frozenset(("profiles", "event_loop"))
 # A thread that failed, then what users notice themselves, which may follow from that.
 _NOTICED = (
     *("thread_failed", "requests", "hanging", "cold_requests", "requests_slow"),
@@ -152,11 +153,11 @@ def _place(finding: Finding) -> tuple[bool, bool, Urgency, bool, float]:
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
-    Return *findings* by `rank`; of a line that makes profiles, or copies in a loop, not
-    what it looks like otherwise.
+    Return *findings* by `rank`; of a line that makes profiles, keeps an event loop, or
+    copies in a loop, not what it looks like otherwise.
     """
     copying = {of.where for of in findings if of.topic == "transfer"}
-    profiled = {of.where: of.seconds for of in findings if of.topic == "profiles"}
+    profiled = {of.where: of.seconds for of in findings if of.topic in _OF_A_LINE}
     distinct = [
         of
         for of in findings

@@ -18,7 +18,15 @@ from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import A_PROCESS, TICKET, Alert
 from jaxmon.symptoms.requests import queued
 from jaxmon.symptoms.stalls import stalled
-from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
+from jaxmon.symptoms.symptom import (
+    FAILURE,
+    LINES,
+    TIME,
+    TOO_LITTLE,
+    Finding,
+    Symptom,
+    part,
+)
 
 
 _STEADY = 1 / 4
@@ -127,27 +135,40 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if not period.settled:
         return
     lines: dict[str, float] = {}
-    for place in period.places:
-        if place.event_loop and place.state in _IN_JAX:
-            lines[place.place] = lines.get(place.place, 0.0) + place.seconds
+    time, limits = snapshot.time, snapshot.limits
+    late = (
+        time.turns >= limits.requests_judged
+        and time.turn_seconds >= limits.slow_requests_by
+    )
+    kinds = _IN_JAX | {"blocked"} if late else _IN_JAX
+    held = [of for of in period.places if of.event_loop and of.state in kinds]
+    for place in held:
+        lines[place.place] = lines.get(place.place, 0.0) + place.seconds
     took = sum(lines.values())
-    if took < snapshot.limits.time_worth * period.seconds:
+    if took < limits.time_worth * period.seconds:
         return
     most = max(lines, key=lines.__getitem__)
-    held = took >= snapshot.limits.left_share * period.seconds
-    left = [of.verdict for of in _left(snapshot)] if held else []
+    in_jax = all(place.state in _IN_JAX for place in held)
+    long = took >= limits.left_share * period.seconds
+    evidence = [of.verdict for of in _left(snapshot)] if long or late else []
+    if late:
+        evidence.append(
+            f"requests waited for {duration(time.turn_seconds)} on average before they "
+            "began, in the last minute; no latency has that"
+        )
     yield Finding(
         "event_loop",
         most,
-        f"JAX kept the event loop from other requests for {duration(took)}, "
-        f"{share(took, period.seconds)} of {duration(period.seconds)}: "
-        f"{share(lines[most], took)} of it at {most}.",
-        tuple(left),
-        "Until the call returns, the server responds to no request, not even a health "
-        "check. Call the model in another thread: await asyncio.to_thread(predict, x).",
+        f"{'JAX' if in_jax else 'Coroutines'} kept the event loop from other requests "
+        f"for {part(took, period)}: {share(lines[most], took)} of it at {most}.",
+        tuple(evidence),
+        "Until the line returns, the server responds to no request, not even a health "
+        "check. Do that in another thread, as with await asyncio.to_thread(predict, x)"
+        f"{'' if in_jax else ', or await a client that is asynchronous'}.",
         where=most,
-        seconds=took,
-        severity=TICKET if left else None,
+        # As a part of the whole observed time.
+        seconds=took / period.seconds * snapshot.process.observed_seconds,
+        severity=TICKET if evidence else None,
     )
 
 
@@ -235,7 +256,7 @@ SYMPTOMS = (
         missing=TOO_LITTLE,
     ),
     Symptom(
-        *("event_loop", "", "JAX keeps an event loop from other requests.", TIME),
+        *("event_loop", "", "A line keeps an event loop from other requests.", TIME),
         *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
         other_runbook="JaxmonTimeLost",

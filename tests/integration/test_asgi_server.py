@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 from starlette.applications import Starlette
@@ -16,6 +19,7 @@ from starlette.routing import Route
 
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS_IN_PROGRESS
+from jaxmon.indicators.routes import RequestTurns
 from tests.helpers.indicators import Recorded
 from tests.helpers.processes import until
 from tests.helpers.servers import everything, served
@@ -52,6 +56,11 @@ async def late(_: Request) -> Response:
     return PlainTextResponse("late")
 
 
+async def blocking(_: Request) -> Response:
+    time.sleep(0.2)  # noqa: ASYNC251 - the fault
+    return PlainTextResponse("done")
+
+
 def fail_afterwards(_: Request) -> Response:
     def afterwards() -> None:
         raise LookupError
@@ -68,6 +77,11 @@ class Half(Response):
         await send({"type": "http.response.body", "body": b"x", "more_body": True})
 
 
+def read(url: str) -> None:
+    with urlopen(url, timeout=60) as response:
+        response.read()
+
+
 @contextmanager
 def serving(*, inside: bool) -> Iterator[int]:
     """Serve an application on uvicorn, the middleware in or around it; give a port."""
@@ -79,6 +93,7 @@ def serving(*, inside: bool) -> Iterator[int]:
             Route("/afterwards", fail_afterwards),
             Route("/half", lambda _: Half()),
             Route("/late", late),
+            Route("/blocking", blocking),
         ]
     )
     if inside:
@@ -127,6 +142,22 @@ def test_who_cuts_a_response_short_tells_the_outcome(
     # Whether before the response began: of a stream, it has got a part.
     (facts,) = (of.explain() for of in recorded.routes)
     assert facts.left == (leaves and "endless" not in request_head)
+
+
+def test_how_long_requests_wait_for_their_turn_is_known(recorded: Recorded) -> None:
+    """While a handler blocks the loop, others wait, before they begin; or none does."""
+    waited = {}
+    for path in ("/late", "/blocking"):
+        recorded.routes.turns = RequestTurns()
+        with serving(inside=True) as port, ThreadPoolExecutor(6) as clients:
+            url = f"http://127.0.0.1:{port}{path}"
+            began = time.perf_counter()
+            list(clients.map(read, [url] * 12))
+            took = time.perf_counter() - began
+        number, waited[path] = recorded.routes.turns.lately()
+        assert number
+        assert waited[path] < took
+    assert waited["/blocking"] > max(0.2, 2 * waited["/late"])
 
 
 def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:

@@ -260,6 +260,31 @@ def test_a_handler_that_computes_keeps_the_event_loop() -> None:
 
 
 @pytest.mark.parametrize(
+    ("turns", "turn_seconds", "topic"),
+    [(20, 0.9, "event_loop"), (19, 0.9, "blocked"), (20, 0.02, "blocked")],
+)
+def test_requests_that_wait_for_a_blocked_loop_are_not_all_right(
+    turns: int, turn_seconds: float, topic: str
+) -> None:
+    """No latency has that they waited. Few, or a short wait, prove nothing."""
+    place = {"place": "serve.py:9", "state": "blocked", "seconds": 75.0}
+    period = {"seconds": 100.0, "looks": 1_000, "places": [place]}
+    period["states"] = {"blocked": {"seconds": 75.0, "error_seconds": 1.0}}
+    time = {"since_start": period, "turns": turns, "turn_seconds": turn_seconds}
+    assert [of.topic for of in findings(time=time)] == ["blocked"]
+    place["event_loop"] = True
+    (only,) = findings(time=time)
+    assert (only.topic, only.where) == (topic, "serve.py:9")
+    assert "asyncio.to_thread" in only.action
+    assert only.severity == ("ticket" if topic == "event_loop" else None)
+    if only.severity:
+        held = "Coroutines kept the event loop from other requests for 1 min 15 s, 75 %"
+        assert only.verdict.startswith(held)
+        waited = "requests waited for 0.90 s on average before they began, in the last"
+        assert only.evidence[0].startswith(waited)
+
+
+@pytest.mark.parametrize(
     ("left", "seconds", "topics"),
     [
         (34, 300.0, ["event_loop"]),

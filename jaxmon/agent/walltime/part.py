@@ -183,6 +183,7 @@ class WallTimePart(Part):
         current = self._looks.progress.current
         if current is not None and now.seconds >= _LONG:
             now = facts.Now(**{**self._standing(current.thread), **vars(now)})
+        turns, turn_seconds = self._routes.turns.lately()
         return facts.WallTime(
             since_start=_described(self._ledger.since_start()),
             lately=_described(self._ledger.lately()),
@@ -194,6 +195,8 @@ class WallTimePart(Part):
             rates_seconds=self._latest_calls.window,
             call_age=self._latest_calls.age(perf_counter()),
             loops=self._looks.loops(),
+            turns=turns,
+            turn_seconds=turn_seconds,
         )
 
     def doing(self) -> Rank:
