@@ -339,7 +339,10 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
         later = same >= limits.large_argument and behind > took
         nbytes, took = (same, behind) if later else (nbytes, took)
         most = "at most" if later else "about"
-        if nbytes < limits.large_argument or took < limits.time_worth * observed:
+        # Copies while the device computes cost nothing.
+        won = min(took, max(observed - snapshot.device_seconds, 0.0))
+        worth = took if later else won
+        if nbytes < limits.large_argument or worth < limits.time_worth * observed:
             continue
         yield Finding(
             "numpy_argument",
@@ -354,7 +357,7 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
             "Call jax.device_put on them once, or on the next batch while the device "
             "computes.",
             where=snapshot.time.period.calls(function.name),
-            seconds=took,
+            seconds=0.0 if later else won,
         )
 
 

@@ -285,8 +285,22 @@ def test_arrays_that_are_copied_behind_a_call(same):
 
     assert only.topic == ("numpy_argument" if same else "device")
     if same:
-        assert only.seconds == pytest.approx(540.0)
+        # They may take far less of that: no more is certain.
+        assert only.seconds == 0.0
         assert only.evidence[0] == "9,000 times, at most 9 min in all"
+
+
+@pytest.mark.parametrize(
+    ("execution", "won"), [(0.03, 180.0), (0.05, 150.0), (0.065, 0)]
+)
+def test_copies_win_no_more_than_the_device_is_idle(execution, won):
+    """While it computes all the time, nothing is to be won, and nothing is found."""
+    samples = {"dispatch_seconds": 0.02, "execution_mean": execution}
+    functions = function(compiles={"compiled": 1}, recompiles={}, samples=samples)
+    transfers = {"arguments": {"train.step": 36_000_000}}
+    every = found({"device": 0.9}, functions=functions, transfers=transfers)
+    copied = [of.seconds for of in every if of.topic == "numpy_argument"]
+    assert copied == [pytest.approx(won)] * bool(won)
 
 
 def test_small_numpy_arguments_do_not_explain_slow_calls():
