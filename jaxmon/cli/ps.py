@@ -167,13 +167,12 @@ def _show(
 ) -> None:
     """Print the table; rates are of the last *window*."""
     from jaxmon.facts.recent import YOUNG
-    from jaxmon.symptoms.answer import QUESTION
     from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 
     width = output.report_width()
     answer = summary.answer
     colour = _COLOURS.get(answer.state)
-    for line in wrapped(clean(f"{QUESTION} {answer.text}"), width):
+    for line in wrapped(clean(f"{answer.question} {answer.text}"), width):
         output.line(line, colour=colour)
     output.lines([*wrapped(clean(answer.advice), width), ""])
     fields = _PROCESSES

@@ -38,16 +38,17 @@ class Reason(Fact):
 
 class Answer(Fact):
     """
-    Whether users are all right.
+    Whether users are all right, or what else there is: the ``question``.
 
-    ``text`` is one sentence; ``reasons`` are all that is wrong, the worst first;
-    ``advice`` says what to change in the program if nothing is known.
+    ``text`` answers it in one sentence; ``reasons`` are all that is wrong, the worst
+    first; ``advice`` says what to change in the program if nothing is known.
     """
 
     state: State = "unknown"
     text: str = ""
     reasons: tuple[Reason, ...] = ()
     advice: str = ""
+    question: str = "Is everything all right?"
 
 
 class Latency(Fact):

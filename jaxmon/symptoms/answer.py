@@ -1,5 +1,5 @@
 """
-Whether users are all right, in one sentence with its reasons.
+Whether users, or a training, are all right, in one sentence with its reasons.
 
 The numbers of the last minute decide, of what seldom happens those of ten, by the
 limits of findings and alerts; so a fault that is over is none any more. Findings add
@@ -45,9 +45,7 @@ _MARK = (
     "jaxmon.grpc."
 )
 _MARK_LOOP = "Mark the loop to have its steps watched: jaxmon.steps(loader)."
-
-QUESTION = "Are users all right?"
-"""What "Yes", "No" and the like answer."""
+_OF_USERS, _OF_TRAINING = "Are users all right?", "Is the training getting on?"
 
 
 class Onsets:
@@ -85,7 +83,17 @@ class Onsets:
 
 
 def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
-    """Return whether users are all right; *onsets* are those of earlier looks."""
+    """Return whether all is well; *onsets* are those of earlier looks."""
+    found, question = _answer(facts, onsets), Answer().question
+    # Of the routes, probes may be all that a trainer has.
+    if any(not catalog.is_probe(of.route) for of in facts.requests):
+        question = _OF_USERS
+    elif facts.loops:
+        question = _OF_TRAINING
+    return found.replace(question=question)
+
+
+def _answer(facts: HostFacts, onsets: Onsets | None) -> Answer:
     # Some judge several symptoms.
     judges = dict.fromkeys(
         symptom.reason for symptom in SYMPTOMS.values() if symptom.reason

@@ -201,6 +201,20 @@ def test_without_marks_the_answer_says_what_to_mark() -> None:
     assert empty.text == "Not known: no instrumented process runs here."
 
 
+def test_the_question_is_the_one_that_is_answered() -> None:
+    """A training has no users, and of a script it is not known what it is for."""
+    script, trainer, service = Worker(), Worker(1), Worker(2)
+    neutral = "Is everything all right?"
+    assert status().answer.question == status(script).answer.question == neutral
+    trainer.steps(60, 1.0)
+    training = "Is the training getting on?"
+    assert status(script, trainer).answer.question == training
+    service.requests(60)
+    users = "Are users all right?"
+    assert status(script, service).answer.question == users
+    assert status(trainer, service).answer.question == users
+
+
 DOING_LATELY = "Lately, 88 % of the time goes to train.py:31 (compiling m.step)."
 SAID = f"m.step: 3 calls a second. {DOING_LATELY}"
 LOOP = f", in a repeating loop at train.py:9 (recognised, not marked). {DOING_LATELY}"

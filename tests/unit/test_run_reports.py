@@ -118,7 +118,7 @@ class Page(HTMLParser):
 
 
 HEADINGS = (
-    *("Were users all right?", "Findings", "How it went", "Where the time goes"),
+    *("Was everything all right?", "Findings", "How it went", "Where the time goes"),
     *("Requests", "Steps", "Queues", "Compile time", "Recompiles", "Programs"),
     *("Arithmetic", "Persistent cache", "Device memory", "Memory by source line"),
     *("Transfers between host and device", "Errors", "Versions and flags"),
@@ -167,7 +167,7 @@ def test_a_page_of_nothing_is_a_page() -> None:
     empty = Facts({}, {}, {}, (), "", "0", "running")
     found = Page(files_of(empty).page)
 
-    assert "Are users all right?" in found.text
+    assert "Is everything all right?" in found.text
     assert "Nothing to fix stands out." in found.text
 
 

@@ -303,12 +303,10 @@ class _Demo:
 
 def _conclude(summary: Summary) -> None:
     """Print the totals. Raises `CommandError`: nothing was measured."""
-    from jaxmon.symptoms.answer import QUESTION
-
     totals, answer = summary.totals, summary.answer
     output.line("Totals")
     output.lines(totals_table(summary))
-    output.lines(f"\n{QUESTION}")
+    output.lines(f"\n{answer.question}")
     output.lines(
         map(clean, (answer.text, *(reason.text for reason in answer.reasons[1:])))
     )

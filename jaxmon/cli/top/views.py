@@ -53,7 +53,6 @@ from jaxmon.screens.section import (
     words,
 )
 from jaxmon.screens.status import totals
-from jaxmon.symptoms.answer import QUESTION
 from jaxmon.symptoms.findings import NOTHING
 
 
@@ -230,9 +229,9 @@ def _footer(state: State, width: int) -> Line:
 
 
 def _answer(answer: status.Answer, width: int, *, most: int) -> list[Line]:
-    """Return whether users are all right, and at most *most* further reasons."""
+    """Return the answer, and at most *most* further reasons."""
     colour = OF_STATE[answer.state]
-    text = clean(f"{QUESTION} {answer.text}")
+    text = clean(f"{answer.question} {answer.text}")
     lines = styled(wrapped(text, width), f"{STRONG} {colour}")
     first, *further = answer.reasons or (None,)
     if first is not None and first.because:

@@ -233,7 +233,10 @@ def answer(run: Run) -> Html:
     reasons = found.reasons[1:] if found.reasons else ()
     more = [_reason(reason) for reason in reasons]
     because = found.reasons[0].because if found.reasons else ""
-    asked = f"{'Are' if run.state == 'running' else 'Were'} users all right?"
+    asked = found.question
+    if run.state != "running":
+        verb, _, rest = asked.partition(" ")
+        asked = f"{'Were' if verb == 'Are' else 'Was'} {rest}"
     return element(
         "section",
         element(

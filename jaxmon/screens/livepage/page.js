@@ -2,9 +2,10 @@
 const EVERY = 2000, EVERY_OF_PROCESS = 5000, TIMEOUT = 12000, WINDOW = 60;
 const WORDS = {failing: "No", degraded: "Not quite", fine: "Yes", unknown: "Not known"};
 let heard = "";
-function showAnswer({state, text, reasons, advice}, summary) {
+function showAnswer({state, question, text, reasons, advice}, summary) {
   const box = byId("answer");
   if (box.className !== state) box.className = state;
+  if (question) say(byId("answer-title"), question);
   say(byId("answer-text"), text);
   const now = JSON.stringify([reasons, advice, [...pids]]);
   if (now === heard) return;
