@@ -203,7 +203,9 @@ def _show(
     if any(is_held_up(agent.rank, agent.findings or ()) for agent in agents):
         output.lines(["", WAITED_FOR])
     if any(process.rate != UNKNOWN for process in processes):
-        young = f"of a process younger than {YOUNG:.0f} s, since it started"
+        young = (
+            f"of a process younger than {YOUNG:.0f} s with few in it, since it started"
+        )
         output.lines(["", *wrapped(f"Rates: the last {window}; {young}.", width)])
 
 

@@ -49,7 +49,16 @@ _METRICS: Mapping[float, tuple[Metric, ...]] = {
 }
 # Shorter differences are chance; longer ones, as multiples, are not of that time.
 _LEAST, _OLDEST = 10.0, 3
+# Fewer are no rate, if there is one of the whole life of a young process.
+_ENOUGH = 10
 _NONE = Reading(0.0, {}, {}, {})
+
+
+class Pace(NamedTuple):
+    """How many a second there were in so many *seconds*."""
+
+    rate: float
+    seconds: float
 
 
 class Recent:
@@ -93,6 +102,23 @@ class Recent:
             for key, observed in self._now.distributions(metric).items()
             if self.seconds(key[0]) is not None
         }
+
+    def paces(self, metric: Metric) -> dict[str, dict[str, Pace]]:
+        """
+        Return how fast each histogram *metric* counted, by its first label and process:
+        between the readings, also of a young process if it counted enough there.
+        """
+        found: dict[str, dict[str, Pace]] = defaultdict(dict)
+        for recent in (self, Recent(self._now, self._before, young=0)):
+            for label, of in _by_route(recent.distributions(metric)).items():
+                counts: dict[str, float] = defaultdict(float)
+                for key, observed in of.items():
+                    counts[key[0]] += observed.observed
+                for worker, count in counts.items():
+                    seconds = recent.seconds(worker)
+                    if seconds and (recent is self or count >= _ENOUGH):
+                        found[label][worker] = Pace(count / seconds, seconds)
+        return found
 
     def sums(self, metric: Metric) -> dict[str, float]:
         """Return how fast the sum over all functions of *metric* rose, by process."""
@@ -203,12 +229,18 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     every = _by_route(now.distributions(catalog.REQUEST_SECONDS))
     lately = _by_route(recent.distributions(catalog.REQUEST_SECONDS))
     usual = _by_route(recent.usual(catalog.REQUEST_SECONDS))
+    paces = recent.paces(catalog.REQUEST_SECONDS)
     waiting = _by_label(now.of(catalog.REQUESTS_IN_PROGRESS))
     oldest = _by_label(now.of(catalog.REQUEST_OLDEST_SECONDS))
     found = []
     for route in every.keys() | waiting.keys():
         all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
         summary = _request(route, all_of, new, before, recent)
+        if of := paces.get(route, {}).values():
+            summary = summary.replace(
+                rate=sum(pace.rate for pace in of),
+                rate_seconds=max(pace.seconds for pace in of),
+            )
         if in_progress := waiting.get(route):
             summary = summary.replace(
                 workers=in_order({*summary.workers, *in_progress}),
@@ -257,15 +289,17 @@ def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
     """Return the batches of each route, the most frequent first."""
     every = _by_route(now.distributions(catalog.BATCH_FILL_RATIO))
     lately = _by_route(recent.distributions(catalog.BATCH_FILL_RATIO))
+    paces = recent.paces(catalog.BATCH_FILL_RATIO)
     found = []
     for route, of in every.items():
+        rates = [pace.rate for pace in paces.get(route, {}).values()]
         new = total(lately.get(route, {}).values())
         found.append(
             BatchSummary(
                 route=route,
                 workers=_workers(of),
                 total=_count(of.values()),
-                rate=_rate(lately.get(route, {}), recent),
+                rate=sum(rates) if rates else None,
                 fill=new.mean if new is not None else None,
             )
         )
@@ -298,7 +332,6 @@ def _request(
         recent=finished if is_known else None,
         recent_failed=failed if is_known else None,
         recent_client_errors=refused if is_known else None,
-        rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
         latency=_latency(_of(lately, "success")),
@@ -344,10 +377,6 @@ def rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]
     return counted
 
 
-def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
-    return sum(rates(lately, recent).values()) if lately else None
-
-
 def _count(found: Iterable[Observations]) -> float:
     return sum(observed.observed for observed in found)
 
@@ -377,6 +406,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
     """Return the loops, those that run first, then those with most steps."""
     lately = recent.distributions(catalog.STEP_SECONDS)
     usual = recent.usual(catalog.STEP_SECONDS)
+    paces = recent.paces(catalog.STEP_SECONDS)
     waits = recent.values(catalog.DATA_WAIT_SECONDS)
     goodput = _goodput(recent)
     ages = now.of(catalog.STEP_AGE_SECONDS)
@@ -387,6 +417,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
     found = []
     for loop, of in keys.items():
         these = {key: lately[key] for key in of if key in lately}
+        slowest = min(paces.get(loop, {}).values(), default=None)
         new = total(these.values())
         before = total(usual[key] for key in of if key in usual)
         running = {key[0]: ages[key] for key in of if key in ages}
@@ -398,7 +429,8 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 loop=loop,
                 workers=in_order({key[0] for key in of}),
                 steps=sum(every[key].observed for key in of if key in every),
-                rate=min(rates(these, recent).values(), default=None),
+                rate=None if slowest is None else slowest.rate,
+                rate_seconds=None if slowest is None else slowest.seconds,
                 p50=new.quantile(0.5) if new is not None else None,
                 p95=new.quantile(0.95) if new is not None else None,
                 mean=new.mean if new is not None else None,

@@ -64,9 +64,10 @@ class RequestSummary(Fact):
     """
     The requests of one route in all processes.
 
-    ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``latency``
-    of all requests, ``warm`` of those that waited for no compile, ``cold`` of the
-    others, `None` without any; ``cold_total`` is how many did since the start.
+    ``rate``, of the last ``rate_seconds``, ``error_ratio``, ``cold_ratio`` and the
+    latencies are recent: ``latency`` of all requests, ``warm`` of those that waited for
+    no compile, ``cold`` of the others, `None` without any; ``cold_total`` is how many
+    did since the start.
     ``usual_p50`` and ``usual_p95`` are those of the ``usual_count`` warm requests
     before. ``oldest`` is the age of the oldest request in progress, in the process
     ``oldest_worker``.
@@ -83,6 +84,7 @@ class RequestSummary(Fact):
     recent_failed: float | None = None
     recent_client_errors: float | None = None
     rate: float | None = None
+    rate_seconds: float | None = None
     error_ratio: float | None = None
     cold_ratio: float | None = None
     latency: Latency | None = None
@@ -118,17 +120,19 @@ class LoopSummary(Fact):
     """
     The steps of the loops of one name in all processes.
 
-    ``rate`` is that of the slowest process, ``mean`` is what a step takes, ``p50`` and
-    ``p95`` are of step times, ``data_wait_ratio`` is the fraction of the steps spent
-    waiting for data, ``goodput`` that of the wall time spent in steps; all recent.
-    ``usual`` is the mean before. ``age`` is the time since the last step of the process
-    ``age_worker``, the longest; `None` if no such loop runs.
+    ``rate`` is that of the slowest process in its last ``rate_seconds``, ``mean`` is
+    what a step takes, ``p50`` and ``p95`` are of step times, ``data_wait_ratio`` is the
+    fraction of the steps spent waiting for data, ``goodput`` that of the wall time
+    spent in steps; all recent. ``usual`` is the mean before. ``age`` is the time since
+    the last step of the process ``age_worker``, the longest; `None` if no such loop
+    runs.
     """
 
     loop: str = ""
     workers: tuple[str, ...] = ()
     steps: float = 0.0
     rate: float | None = None
+    rate_seconds: float | None = None
     p50: float | None = None
     p95: float | None = None
     mean: float | None = None

@@ -187,8 +187,10 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
 def _fine(facts: HostFacts) -> str:
     """Return what goes on while nothing is wrong, since when if not for a minute."""
     parts = []
-    times = [facts.recent.seconds(agent.worker) or 0.0 for agent in facts.agents]
-    lately = period(max(times, default=0.0) or None)
+    times = [route.rate_seconds for route in facts.requests if route.rate]
+    times += [loop.rate_seconds for loop in facts.loops if loop.rate]
+    times = times or [facts.recent.seconds(agent.worker) for agent in facts.agents]
+    lately = period(max(filter(None, times), default=None))
     since = "" if lately == "minute" else f", in the last {lately}"
     # What orchestrators ask is no request of users, but all that some programs have.
     users = [of for of in facts.requests if not catalog.is_probe(of.route)]

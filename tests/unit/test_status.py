@@ -51,6 +51,22 @@ def test_requests_of_the_last_minute_are_differences() -> None:
     assert route.oldest_worker == "1"
 
 
+@pytest.mark.parametrize(("again", "rate", "seconds"), [(50, 50.0, 1), (9, 0.36, 25)])
+def test_rates_of_a_young_process_are_those_of_the_window(again, rate, seconds):
+    """It compiled for long before. Few between two readings are no rate."""
+    one = Worker(started=START + 575)
+    before = reading(one, at=START + 599)
+    one.steps(again, 0.02)
+    one.requests(again)
+    found = status(one, before=before)
+    (route,), (loop,) = found.requests, found.loops
+    assert route.rate == loop.rate == pytest.approx(rate)
+    assert route.rate_seconds == loop.rate_seconds == seconds
+    assert route.recent == again
+    said = f"Yes, in the last {seconds} s: {rate:g} requests a second"
+    assert found.answer.text.startswith(said)
+
+
 def test_what_is_not_known_is_absent() -> None:
     """Of a process that is old and was not read before, only totals are known."""
     one = Worker()
