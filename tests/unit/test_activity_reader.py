@@ -6,12 +6,14 @@ import queue
 import sys
 import threading
 import time
+import time as clock
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from time import sleep
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -131,14 +133,32 @@ def test_a_wait_for_items_of_a_pool_is_known() -> None:
         )
 
 
-@pytest.mark.parametrize("sleeps", [True, False])
-def test_a_thread_that_sleeps_is_known(*, sleeps: bool) -> None:
-    """By the call of its line; one that waits for an event does not sleep."""
+def sleep_imported_here() -> None:
+    from time import sleep
+
+    sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("pause", "sleeps"),
+    [
+        (lambda: time.sleep(0.01), True),
+        (lambda: sleep(0.01), True),
+        (lambda: clock.sleep(0.01), True),
+        (sleep_imported_here, True),
+        (lambda: threading.Event().wait(0.01), False),
+    ],
+    ids=["time.sleep", "sleep", "clock.sleep", "imported", "event"],
+)
+def test_a_thread_that_sleeps_is_known(
+    pause: Callable[[], object], *, sleeps: bool
+) -> None:
+    """By what its line calls, however that is named; an event is no sleep."""
     ended = threading.Event()
 
     def wait() -> None:
         while not ended.is_set():
-            time.sleep(0.01) if sleeps else ended.wait(0.01)
+            pause()
 
     thread, reader = threading.Thread(target=wait), ActivityReader(jax, CallSites())
     thread.start()
@@ -149,9 +169,11 @@ def test_a_thread_that_sleeps_is_known(*, sleeps: bool) -> None:
         waits = any(of.parked or of.sleeps for of in doing)
         return waits and [of.sleeps for of in doing] == [sleeps]
 
-    until(seen, "a thread that waits")
-    ended.set()
-    thread.join(10.0)
+    try:
+        until(seen, "a thread that waits")
+    finally:
+        ended.set()
+        thread.join(10.0)
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])

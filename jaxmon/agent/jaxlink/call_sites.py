@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME, directories, is_inside, is_module
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
+from jaxmon.agent.jaxlink.waits import is_sleep
 from jaxmon.host.sources import OURS
 from jaxmon.threads import get_ident, get_native_id
 from jaxmon.tuples import NamedTuple
@@ -46,7 +47,7 @@ _LONGEST = 50_000
 _UNIT = 2
 _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # What waits for work in C: of `queue.SimpleQueue`, of the terminal or a pipe.
-_TAKING, _INPUT, _STDIN, _SLEEP = "get", "input", "stdin", "time.sleep"
+_TAKING, _INPUT, _STDIN = "get", "input", "stdin"
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 _Place: TypeAlias = tuple[int | None, int | None]
@@ -183,7 +184,7 @@ class CallSites:
                 if call.method == (_STDIN if call.is_loop else _TAKING):
                     taking.add(call.offset)
                 idling.update([call.offset] * (name == _INPUT))
-                sleeping.update([call.offset] * (bool(name) and call.text == _SLEEP))
+                sleeping.update([call.offset] * is_sleep(call.text, name, names, code))
                 if call.is_loop or name == "next":
                     asking.add(call.offset)
                     # Python 3.12 is behind it while it runs a generator.
@@ -291,10 +292,8 @@ def _state_of(value: object, method: str) -> str | None:
 
 
 def _calls(code: CodeType) -> Iterator[_Call]:
-    """
-    Yield what *code* calls, or takes the next item from in a ``for`` loop. Its name is
-    loaded where the source of the call begins.
-    """
+    """Yield what *code* calls, or takes the next item from in a ``for`` loop."""
+    # A name is loaded where the source of the call begins.
     names: dict[_Place, tuple[str, bool]] = {}
     attributes: defaultdict[_Place, list[str]] = defaultdict(list)
     for instruction in dis.get_instructions(code):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dis
 import os
 from collections.abc import Collection
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, ModuleType
+from typing import Any
 
 from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks
 
@@ -21,6 +22,8 @@ _ENTERS = "BEFORE_WITH"
 _SPECIAL = "LOAD_SPECIAL"
 _ACQUIRING = frozenset(("acquire", "__enter__"))
 THREADING = "threading.py"
+_SLEEP = ("time", "sleep")
+_SLEEPS = ("sleep", "time.sleep")
 
 
 def waits_for_lock(stack: Stack) -> bool:
@@ -184,6 +187,19 @@ def needs_threads(stack: Stack) -> bool:
         return _has_no_arguments(inner)  # no time limit
     is_queue = where(inner.code) in {FOR_ITEM, _FOR_ROOM}
     return (is_queue or takes(stack)) and _has_no_arguments(stack[0])
+
+
+def is_sleep(text: str, name: str, names: dict[str, Any], code: CodeType) -> bool:
+    """
+    Return whether *code* calls `time.sleep` by *text*, which begins with the *name* of
+    a global variable, by the value of *names*, or is imported in *code*.
+    """
+    value = dict.get(names, name) if name else None
+    if type(value) is ModuleType:
+        value = vars(value).get(text.partition(".")[2])
+    if type(value) is BuiltinFunctionType:
+        return (value.__module__, value.__name__) == _SLEEP
+    return not name and text in _SLEEPS and {*_SLEEP} <= {*code.co_names}
 
 
 def _has_no_arguments(at: Position) -> bool:
