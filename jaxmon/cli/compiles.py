@@ -95,7 +95,7 @@ def command(
         return
     if page is not None:
         from jaxmon.host.files import whole
-        from jaxmon.preflight.compiled.page import render
+        from jaxmon.preflight.compiled.view import render
 
         program = chosen.program
         whole.write(page, render(found, program).encode(), private=True)

@@ -39,8 +39,11 @@ GROUPS = {
 }
 """What help lists, by the time when it is wanted."""
 
-_PACKAGES = ("top", "bundle", "dashboards", "gameday")
-_PLACES = {"demo": "gameday.demo", **{name: f"{name}.command" for name in _PACKAGES}}
+_PLACES = {
+    "demo": "gameday.demo",
+    "gameday": "gameday.command",
+    "top": "top.command",
+}
 COMMANDS = {
     name: f"jaxmon.cli.{_PLACES.get(name, name)}"
     for names in GROUPS.values()

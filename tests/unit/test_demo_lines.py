@@ -13,10 +13,10 @@ from jaxmon.cli.gameday.scene import (
     finish,
     one_line,
     overview,
+    plain,
     steps,
     totals_table,
 )
-from jaxmon.cli.gameday.screen import plain
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.facts.status import Summary

@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from jaxmon import catalog
-from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
-from jaxmon.cli.gameday.screen import screen as drawn_on
-from jaxmon.cli.gameday.screen import view
+from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish, view
+from jaxmon.cli.gameday.scene import screen as drawn_on
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.screens.status import summarise

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, view
+from jaxmon.cli.gameday.scene import BOLD, QUIET, WARNING, Line, clock, view
 from jaxmon.cli.main import require
 from jaxmon.cli.options import (
     AS_JSON,

@@ -18,12 +18,13 @@ from jaxmon.cli import output
 from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
+    clock,
     drawn,
     finish,
     steps,
     totals_table,
+    view,
 )
-from jaxmon.cli.gameday.screen import clock, view
 from jaxmon.cli.main import require
 from jaxmon.cli.options import BASE_URL, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError

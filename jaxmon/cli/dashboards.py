@@ -234,7 +234,7 @@ def push(
       export GRAFANA_TOKEN=glsa_...
       jaxmon dashboards push --url https://example.com/grafana --dry-run
     """
-    from jaxmon.cli.dashboards.pushed import PushReport
+    from jaxmon.cli.pushed import PushReport
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Push, make_plan
 
@@ -282,7 +282,7 @@ def diff(
     Example:
       jaxmon dashboards diff --url https://example.com/grafana
     """
-    from jaxmon.cli.dashboards.pushed import DIFFERENT
+    from jaxmon.cli.pushed import DIFFERENT
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Relation, make_plan
 
