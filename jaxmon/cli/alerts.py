@@ -250,10 +250,7 @@ def _lines_of(alert: Mapping[str, Any]) -> Iterator[str]:
 def _values(
     access: Access, url: str, name: str
 ) -> tuple[Callable[[str], list[str]], list[dict[str, Any]]]:
-    """
-    Return a function that says which values a query has now, and the rules of the alert
-    *name* that are loaded, with theirs.
-    """
+    """Return the values now of a query, and the loaded rules *name* with theirs."""
     from jaxmon_alerts.prometheus import Prometheus
 
     server = Prometheus(access.session("Prometheus", url))
@@ -286,7 +283,6 @@ def _named(labels: Mapping[str, str]) -> str:
 def _differences(
     against: str, slos: Slos, options: RuleOptions, form: Format
 ) -> list[str]:
-    """Return how the rules differ from those in a directory, or at a URL."""
     from jaxmon.host.files import generated as write
     from jaxmon_alerts.rules import all_groups, render
 
@@ -429,13 +425,11 @@ class _Server:
 
 
 def _described(rule: Document) -> dict[str, Any]:
-    """Return what matters of a rule of a rule file."""
     name = rule.get("alert") or rule["record"]
     return _compared(rule, name, rule["expr"], _seconds(rule.get("for", "0s")))
 
 
 def _loaded(rule: Document) -> dict[str, Any]:
-    """Return what matters of a rule of the API."""
     wait = float(rule.get("duration", 0))
     return _compared(rule, rule["name"], rule["query"], wait)
 

@@ -246,7 +246,6 @@ def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
 
 
 def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, Any]:
-    """Add and return a debug page of *worker*, an empty object if there is none."""
     found: dict[str, Any] = {}
     try:
         found = responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
@@ -263,7 +262,6 @@ def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchErr
 
 
 def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -> None:
-    """Add the latest out-of-memory reports that the process has written."""
     # A report is data, and beside it there is one to read.
     for data in map(Path, paths[-_MOST_REPORTS:]):
         for path in (data, data.with_suffix(".txt")):
@@ -277,7 +275,6 @@ def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -
 
 
 def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
-    """Add the HLO of the *newest* programs of *worker*, a file each, and a list."""
     try:
         answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_HLO_SECONDS)
     except CommandError as error:

@@ -153,7 +153,6 @@ def _add_sidecar(archive: Archive, url: str) -> None:
 
 
 def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
-    """Add and return the active alerts, `None` if they could not be determined."""
     from jaxmon import promql
     from jaxmon.host.http.session import MonitoringError
     from jaxmon_alerts.prometheus import Prometheus

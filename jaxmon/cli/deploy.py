@@ -78,9 +78,7 @@ class DeploymentNote:
 def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
 ) -> DeploymentNote | None:
-    """
-    Return the note of the service of *scope*, `None` without a *url*; sends nothing.
-    """
+    """Return the note of a service, `None` without a *url*; sends nothing."""
     if url is None:
         return None
     from jaxmon_dashboards.boards.header import DEPLOY_TAGS

@@ -148,13 +148,11 @@ def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
 
 
 def _cache_directory() -> tuple[Path, ...]:
-    """Return the directory of JAX's persistent cache, if it is a local one."""
     directory = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
     return (Path(directory),) if directory and "://" not in directory else ()
 
 
 def _reachable(host: str) -> str:
-    """Return *host* as a URL host usable on this machine."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "localhost"
     return f"[{host}]" if ":" in host else host

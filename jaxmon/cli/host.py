@@ -287,10 +287,7 @@ class ProcessView:
 
 
 class HostReader:
-    """
-    Reads *source* again and again, and knows the last minute from that. It is judged by
-    *limits*, else by those of *source*; *clock* is Unix time.
-    """
+    """Reads *source* repeatedly; *clock* is Unix time, *limits* else the source's."""
 
     def __init__(
         self,
@@ -359,7 +356,6 @@ class HostReader:
         verdict: HostVerdict,
         onsets: Onsets | None,
     ) -> Summary:
-        """Return the status of a process; with *onsets*, that of the host."""
         return summarise(
             now,
             *past,

@@ -200,7 +200,6 @@ def goodput(
 
 
 def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
-    """Yield the records in *paths*, and note in *broken* what is none, and why."""
     from jaxmon.errors import ConfigFileError
     from jaxmon.facts import run as record
 

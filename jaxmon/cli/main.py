@@ -58,15 +58,12 @@ def load(name: str) -> click.Command:
 
 
 def _paths() -> Iterator[str]:
-    """Yield all commands, and those below them."""
     for name in COMMANDS:
         yield name
         yield from (f"{name} {below}" for below in getattr(load(name), "commands", ()))
 
 
 class _Commands(click.Group):
-    """Subcommands that are imported when they are looked up."""
-
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with the first sentence of its help, never cut."""
         longest = max(map(len, COMMANDS))
@@ -207,7 +204,6 @@ def _exit_on_signals() -> Iterator[None]:
 
 
 def _about_file(error: OSError) -> str | None:
-    """Describe a file error; `None` if *error* is not about a file."""
     if error.errno in _DISK_FULL:
         return f"cannot write: {error.strerror}"
     if error.filename is not None and error.strerror:
@@ -241,10 +237,7 @@ def _settle() -> bool:
 
 
 def _discard(is_useless: Callable[[TextIO], bool]) -> bool:
-    """
-    Discard the output to streams that are useless, and return whether one is: Python
-    would print an error at exit, or try again and change the exit code.
-    """
+    """Discard the output to useless streams, or Python would fail at exit."""
     found = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
     found = [stream for stream in found if is_useless(stream)]
     for stream in found:

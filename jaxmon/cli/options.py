@@ -35,10 +35,7 @@ _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
 class Parameter(NamedTuple):
-    """
-    The default of a command's parameter: what declares it to click, by its name, with
-    what the docstring of the command says of it.
-    """
+    """The default of a parameter: what declares it to click, with its meaning."""
 
     add: Callable[[str, str], Callable[[F], F]]
 
@@ -156,10 +153,7 @@ def beside(parameter: Any, hidden: Callable[[F], F]) -> Any:
 
 
 def collected(make: Callable[..., Any], **several: Any) -> Any:
-    """
-    Return the default of a parameter that is what *make* makes of *several*, by default
-    of its own parameters, which it declares as a `subcommand` does.
-    """
+    """Return the default of a parameter that *make* makes of others, or of its own."""
     texts: dict[str, str] = {}
     if not several:
         texts = described(inspect.getdoc(make) or "", "Options")[1]
@@ -370,10 +364,7 @@ _PATHS: dict[str, click.Path] = {
 
 
 def settings(*names: str) -> Any:
-    """
-    Declare the options of the settings *names*, as a dict of values, `None` if not
-    given. They declare no variables: `jaxmon.settings.load` reads the environment.
-    """
+    """Declare options of the settings *names*, as a dict; `None` if not given."""
     from jaxmon.settings import Settings
 
     by_name = {setting.name: setting for setting in fields(Settings)}

@@ -143,7 +143,6 @@ def command(
 def _slow(
     worker: AgentProcess, slower_than: float, deadline: float
 ) -> Iterator[AgentTrace]:
-    """Yield a profile for each slow request of *worker*, for *deadline* seconds."""
     until = monotonic() + deadline
     while (left := until - monotonic()) > 0:
         seconds = min(left, _ARMED_SECONDS)

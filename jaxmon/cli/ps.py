@@ -142,7 +142,6 @@ def command(
 
 
 def _read(directory: Path, seconds: float) -> tuple[Summary, list[ProcessView]]:
-    """Return what the agents in *directory* do in so many *seconds*."""
     from jaxmon.cli.host import HostReader, Sockets
     from jaxmon.cli.workers import hints, wait_for_start
 
@@ -165,7 +164,6 @@ def _show(
     finished: Mapping[str, ProcessEnd],
     window: str,
 ) -> None:
-    """Print the table; rates are of the last *window*."""
     from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.answer import QUESTION
     from jaxmon.symptoms.job import WAITED_FOR, is_held_up
@@ -239,7 +237,6 @@ def _finished(
 
 
 def _of_others(directory: Path) -> Iterator[str]:
-    """Yield what is to be said of other users' processes."""
     from jaxmon.host import rundir
 
     for path, count in rundir.of_others(os.getuid()).items():

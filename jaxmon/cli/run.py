@@ -97,7 +97,6 @@ def words_of(
 def _become(
     arguments: Sequence[str], settings: dict[str, Any], *, children: bool
 ) -> None:
-    """Replace this process by an interpreter that runs *arguments*. Does not return."""
     os.execve(  # noqa: S606 - the user's program is what we are asked to run
         sys.executable,
         interpreted(arguments),
@@ -106,10 +105,7 @@ def _become(
 
 
 def interpreted(words: Sequence[str] = ()) -> list[str]:
-    """
-    Return what runs *words* as Python, with the options that it has here. Raises
-    `CommandError`: these keep jaxmon out of the program.
-    """
+    """Return what runs *words* as Python does here; `CommandError` if it cannot."""
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
             "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
@@ -121,10 +117,7 @@ def interpreted(words: Sequence[str] = ()) -> list[str]:
 
 
 def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[str]:
-    """
-    Return the options that Python itself got: of ``python -u -X dev -m jaxmon.cli.main
-    run x.py``, ``["-u", "-X", "dev"]``.
-    """
+    """Return the options that Python got: of ``python -u -m jaxmon``, ``-u``."""
     options = list(original[1 : len(original) - len(seen)])
     # `-m`, alone or at the end of a cluster such as `-um`.
     if not options or not re.fullmatch("-[A-Za-z]*m", options[-1]):

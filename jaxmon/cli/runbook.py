@@ -128,7 +128,6 @@ def names() -> list[str]:
 
 
 def _selecting(title: str, labels: dict[str, str], slo_file: Path | None) -> str:
-    """Return the runbook *title* with *labels*; `CommandError` if it has no such."""
     text = read(title)
     if not labels:
         return filled(text, labels)

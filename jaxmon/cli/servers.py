@@ -80,10 +80,7 @@ class Access:
         )
 
     def grafana(self, url: str, option: str = "--token-file") -> GrafanaSession:
-        """
-        Return a session with the Grafana at *url*; nothing is sent yet. *option* names
-        the token's file; without a file, the environment has the token.
-        """
+        """Return a session with Grafana; *option* names the file of the token."""
         from jaxmon_dashboards.grafana.session import GrafanaSession
 
         if self.token_file is not None:

@@ -82,7 +82,6 @@ def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
 
 
 def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
-    """Return the JSON at *url*, as ``http_sd`` has it."""
     from http import HTTPStatus
     from http.client import HTTPException
 
@@ -131,10 +130,7 @@ def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTar
 def expanded(
     targets: Iterable[ScrapeTarget], resolve: Callable[..., Iterable[Any]] | None = None
 ) -> Iterator[ScrapeTarget]:
-    """
-    Yield each of *targets* once, and one for each address of a name with several, of
-    IPv4 if it has both kinds. A name that is unknown is left as it is.
-    """
+    """Yield each target once, and one for each address of a name with several."""
     import socket
 
     for target in dict.fromkeys(targets):
@@ -236,7 +232,6 @@ class Sidecars:
             return list(pool.map(ask, targets))
 
     def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
-        """Return a function that makes a session for so many seconds."""
         from jaxmon.host.http.session import Session
 
         if bool(self.user) != (self.password_file is not None):

@@ -134,7 +134,6 @@ def _document(found: SloReport) -> dict[str, Any]:
 
 
 def _markdown(report: SloReport) -> str:
-    """Return the report as Markdown, with a line for what could not be determined."""
     zone = report.zone
     first, last = (_date(moment, zone) for moment in (report.start, report.end))
     parts = [

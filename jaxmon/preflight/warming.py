@@ -66,10 +66,7 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     check: bool = False,
     progress: Callable[[Result], object],
 ) -> list[Result]:
-    """
-    Compile every signature in *document*, or *check* that each is in the cache; return
-    what became of each, in order.
-    """
+    """Compile every signature, or *check* that it is cached; return the results."""
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     shares = _shares(document, jobs)
     places = set[_At]().union(*shares)
@@ -319,10 +316,7 @@ _Way = tuple[float, tuple[int, ...]]
 
 
 def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[int, ...]:
-    """
-    Return at most *count* buckets for *sizes* with the least padding, the largest size
-    among them. Quadratic, in 256 distinct sizes at most.
-    """
+    """Return at most *count* buckets for *sizes* with the least padding; quadratic."""
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):
         total[size] += weight

@@ -103,10 +103,7 @@ class Run(Fact):
 
 
 def _plain(value: Any, text: Callable[[str], str]) -> Any:
-    """
-    Return *value* in JSON types, numbers rounded and each text passed to *text*: all
-    fields of records as they are declared, other keys sorted.
-    """
+    """Return *value* in JSON types, numbers rounded, each text passed to *text*."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, float):
@@ -256,7 +253,6 @@ def _document(facts: Facts) -> dict[str, Any]:
 
 
 def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> Answer:
-    """Return whether users have been all right since the start."""
     families = [*facts.families, gauge(AGENT_UP, 1, facts.worker)]
     if facts.state == "crashed":
         loop = snapshot.steps[0].name if snapshot.steps else ""
@@ -280,7 +276,6 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
 
 
 def _bounded(snapshot: Snapshot) -> Snapshot:
-    """Return *snapshot* with what a report has room for."""
     held, moved = snapshot.allocations, snapshot.transfers
     moved = moved.replace(lines=moved.lines[:_MOST_PLACES])
     return snapshot.replace(

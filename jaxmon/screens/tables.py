@@ -177,10 +177,7 @@ _TRANSFERS: Fields[Transfer] = (
 
 
 def requests(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return finished requests by route, outcome and start, the most frequent routes
-    first, and the requests that are in progress for long.
-    """
+    """Return finished requests by route, outcome and start, and those that last."""
     routes = sorted(
         snapshot.requests, key=lambda route: -sum(some.count for some in route.finished)
     )
@@ -222,9 +219,7 @@ def queues(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
 
 
 def programs(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return XLA's analysis of each function's latest program, and sampled call times.
-    """
+    """Return XLA's analysis of each function's latest program, and call times."""
     found = [
         function
         for function in snapshot.users
@@ -236,10 +231,7 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
 
 
 def flops(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return the FLOPs of functions that multiply matrices, what they achieve, what bounds
-    them, and why FLOPs are unknown.
-    """
+    """Return the FLOPs of functions, what they achieve, what bounds them, or why."""
     users = snapshot.users
     found = [function for function in users if function.program.model_flops]
     found.sort(key=lambda user: -(user.program.model_flops or 0) * (user.calls or 0))

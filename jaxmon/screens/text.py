@@ -145,10 +145,7 @@ def _finding(
 
 
 def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[str]:
-    """
-    Return which part of the *observed* seconds a finding would win back, and which
-    panel shows it.
-    """
+    """Return what part of the time a finding would win back, and the panel."""
     seconds, facts = min(seconds, observed), []
     if seconds > 0 and urgency == Urgency.TIME.name.lower():
         facts.append(f"To win back: {share(seconds, observed)} of the time")
@@ -156,7 +153,6 @@ def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[
 
 
 def _see(finding: Finding, observed: float) -> str:
-    """Return what a finding would win back, and where to read on."""
     topic = about(finding)
     urgency = topic.urgency.name.lower()
     facts = won_back(urgency, finding.seconds, observed, topic.panel)
@@ -181,10 +177,7 @@ def _function_row(name: str, entries: Sequence[FunctionFact]) -> list[str]:
 
 
 def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list[str]:
-    """
-    Return the recompiles by function and cause; advice where `findings` has none, once
-    for each cause.
-    """
+    """Return the recompiles by function and cause, with advice that findings lack."""
     lines = []
     advised = {finding.subject for finding in found if finding.topic == "recompile"}
     told_about = set[str]()

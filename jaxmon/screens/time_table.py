@@ -118,10 +118,7 @@ _IDLE = "idle"
 
 
 def doing(snapshot: Snapshot) -> str:
-    """
-    Return which line takes a larger part of the last minute than of the whole time;
-    if there is none, which takes most. Empty if that is little, or unknown.
-    """
+    """Return which line takes more lately than usual, or else most; may be empty."""
     recent = snapshot.time.recent
     if not recent.settled:
         return ""

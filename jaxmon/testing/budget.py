@@ -390,7 +390,6 @@ def _owner() -> object:
 
 
 def _chosen(cost: Cost, limits: Allowances) -> Cost:
-    """Return *cost* without the functions that do not count."""
     if not limits.internal and any(
         function.name == OTHER for function in cost.functions
     ):

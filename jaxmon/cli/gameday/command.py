@@ -77,9 +77,7 @@ class AlertPlace(NamedTuple):
 
 
 def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
-    """
-    Return for each of *alerts* the panel with the fewest, which says the most of it.
-    """
+    """Return for each of *alerts* the panel that has the fewest besides."""
     from jaxmon_dashboards import boards as dashboards
 
     panels = [
@@ -361,11 +359,7 @@ def _advance_all(
     at_once: int,
     starting: int,
 ) -> None:
-    """
-    Take *drills* to their end in order: *at_once* run at a time, *starting* of them
-    start, which is what takes processors. Raises `CommandError`: the site was silent
-    for a minute.
-    """
+    """Take *drills* to their end, in order. Raises `CommandError`: a silent site."""
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
     heard = time.monotonic()
@@ -400,7 +394,6 @@ def _start_next(
 
 
 def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
-    """Print the results. Raises `CommandError`: a drill failed."""
     places = places_of(drill.scenario.alert for drill in drills)
     shown = table_of(drills, width=output.report_width())
     shown += ["", *guidance(drills, places), "", verdict(drills)]
@@ -415,7 +408,6 @@ def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
 
 
 def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
-    """Return the scenarios to drill; with *every*, the possible ones."""
     if every:
         if names:
             msg = "--all drills every scenario; give names or --all, not both"

@@ -241,7 +241,6 @@ def _start_stack(
 
 
 def _free_port(first: int) -> int:
-    """Return an unused port from *first* on. Raises `CommandError`: none is near."""
     last = min(first + _PORTS, 65535)
     for port in range(first, last + 1):
         with socket.socket() as probe:
@@ -303,7 +302,6 @@ class _Demo:
 
 
 def _conclude(summary: Summary) -> None:
-    """Print the totals. Raises `CommandError`: nothing was measured."""
     from jaxmon.symptoms.answer import QUESTION
 
     totals, answer = summary.totals, summary.answer

@@ -122,7 +122,6 @@ _SHARED = " more"
 
 
 def _last_parts(name: str, room: int) -> str:
-    """Return *name* without leading parts until it fits *room* columns."""
     cut = ending(name, room)
     return cut if cut == name or "." not in cut else ELLIPSIS + cut[cut.index(".") :]
 
@@ -305,7 +304,6 @@ def alerts(
 
 
 def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
-    """Yield the places, those too long for *width* below their names, never cut."""
     for name, place in places.items():
         if len(line := f"{INDENT}{name:<18}{place}") <= width:
             yield ((line, ""),)

@@ -123,7 +123,6 @@ def _show(terminal: Terminal, reader: Reader, name: str) -> None:
 def _opened(
     processes: Sequence[ProcessView], state: State, last: ProcessView | None
 ) -> ProcessView | None:
-    """Return the process that is open, as it was seen last while it ran."""
     found = [process for process in processes if process.number == state.chosen]
     if last is not None and last.number == state.chosen:
         found = [process for process in found if process.agent.up] or [last]

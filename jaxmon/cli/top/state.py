@@ -165,10 +165,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """
-    What was read last, at Unix *time*, 0 if never; *trouble* is why not since, *hints*
-    what else runs if no process does.
-    """
+    """What was read last, at Unix *time*, 0 if never; *trouble* is why not since."""
 
     summary: Summary
     processes: Sequence[ProcessView]

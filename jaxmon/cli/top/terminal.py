@@ -146,10 +146,7 @@ class Terminal:
             os.write(self._wake_start, b"\0")
 
     def keys(self, seconds: float) -> list[str]:
-        """
-        Return keys as soon as some are pressed, within *seconds*, or none once `wake`
-        is called. Raises `EOFError`: the terminal is gone.
-        """
+        """Return keys within *seconds*, or once woken. Raises `EOFError`: it ended."""
         ready, _, _ = select.select([self._in, self._wake_end], [], [], seconds)
         if self._wake_end in ready:
             os.read(self._wake_end, 4096)
@@ -175,7 +172,6 @@ class Terminal:
             self._write("".join([*parts, "\x1b[0m"]))
 
     def _changes(self, row: int, old: Line, new: Line) -> list[str]:
-        """Return what turns the cells *old* into *new*, as many."""
         first, last = changed(old, new)
         if first == last:
             return []
@@ -246,7 +242,6 @@ def parsed(text: str) -> list[str]:
 
 
 def _sequence_end(text: str) -> int:
-    """Return where the escape sequence ends that *text* begins with."""
     if len(text) == 1 or text[1] not in "[O":
         return 1
     for place in range(2, len(text)):

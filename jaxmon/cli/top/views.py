@@ -208,7 +208,6 @@ def process_view(
 
 
 def _title(left: str, seen: Seen, state: State, width: int) -> Line:
-    """Return the first line, with the time of what is shown, if there is room."""
     now = time.strftime("%H:%M:%S", time.localtime(seen.time)) if seen.time else ""
     if state.paused:
         now = f"paused at {now}"
@@ -218,7 +217,6 @@ def _title(left: str, seen: Seen, state: State, width: int) -> Line:
 
 
 def _footer(state: State, width: int) -> Line:
-    """Return the most important keys; those that have no room are omitted."""
     if state.opened:
         keys = ["Esc back", "↑↓ scroll", "n p next, previous", "? help", "q quit"]
     else:
@@ -323,7 +321,6 @@ def _behind(
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
-    """Return columns that leave room for the command, and say something."""
     runs = all(process.condition == "running" for process in found)
     silent = {"STATE" * runs, "" if any(of.job_rank for of in found) else "RANK"}
     fields = [field for field in _PROCESSES if field[0].heading not in silent]
@@ -390,7 +387,6 @@ def _memory(used: float | None, limit: float | None, *, plain: bool) -> Line:
 
 
 def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]:
-    """Return how old the process is, and whether it still runs."""
     agent, memory = last.agent, last.agent.resident_bytes
     facts = [
         "" if agent.age is None else f"started {ago(agent.age)}",

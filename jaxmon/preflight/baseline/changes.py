@@ -164,7 +164,6 @@ def finished(route: RouteFacts) -> int:
 def _judged(
     old: Spread, new: Spread, measure: str, machine: Machine
 ) -> tuple[Judged, str]:
-    """Return the verdict on times, and why it is unclear or there is none."""
     before, after = old.distribution, new.distribution
     margin = machine.limits.slower
     factor, unknown = machine.factor(measure)
@@ -204,7 +203,6 @@ def _program(old: FunctionFact, new: FunctionFact, spent: float) -> Iterator[Run
 def _built(
     old: FunctionFact, new: FunctionFact, machine: Machine
 ) -> Iterator[RunChange]:
-    """Yield how long it takes to compile a program of a function."""
     if not old.built or not new.built:
         return
     before, after = old.compile_time / old.built, new.compile_time / new.built

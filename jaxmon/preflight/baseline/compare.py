@@ -188,7 +188,6 @@ def compare(
 
 
 def _untimed(before: Baseline, after: Baseline) -> str:
-    """Return why the run times of two records say nothing, if so."""
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
     old, new = (run.versions.get("processor", "") for run in (before, after))
@@ -455,7 +454,6 @@ def _row(change: CostChange) -> list[str]:
 
 
 def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
-    """Return for each reason of which functions nothing can be said."""
     by_reason: dict[str, dict[str, None]] = {}
     for change in comparison.unclear:
         by_reason.setdefault(change.reason, {}).setdefault(change.function)

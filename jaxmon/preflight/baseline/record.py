@@ -95,10 +95,7 @@ TOLERANCES = {
 
 
 def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
-    """
-    Return how much each measure may grow, `None` for one that is not compared, by
-    *given*: ``"flops=5%"``, ``"compile_seconds=100%+1"``, ``"code_bytes=off"``.
-    """
+    """Return the allowed growth by measure: ``flops=5%``, ``code_bytes=off``."""
     found: dict[str, Tolerance | None] = {
         **TOLERANCES,
         RUN_SECONDS: Tolerance(limits.slower, LEAST_SECONDS),

@@ -71,10 +71,7 @@ class RecordedRun:
 def run(
     command: Sequence[str], python: Sequence[str] = (sys.executable,)
 ) -> RecordedRun:
-    """
-    Run *command* and return its exit code and measures; a script, ``-m`` or ``-c`` at
-    its beginning is run by *python*, an interpreter and options.
-    """
+    """Run *command*, by *python* if it is a script, ``-m`` or ``-c``, and measure."""
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
     with scratch.directory("jaxmon-baseline-") as directory:
@@ -90,10 +87,7 @@ def instrumented(
     variables: Mapping[str, str] = MappingProxyType({}),
     stdout: TextIO | None = None,
 ) -> int:
-    """
-    Run *command* under an agent with *settings*, and with these *variables*; return its
-    exit code, as of a shell. Its output goes to *stdout*, if given.
-    """
+    """Run *command* under an agent with *settings*; return its exit code."""
     program = shutil.which(command[0])
     if program is None:
         msg = f"program {command[0]!r} not found; give a script, -m, -c or a program"
@@ -109,10 +103,7 @@ def instrumented(
 
 @contextlib.contextmanager
 def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """
-    Leave Ctrl-C to *process*, which gets it too, and forward what only we receive.
-    Called after the start: ignored signals are inherited.
-    """
+    """Leave Ctrl-C to *process*, which gets it too; forward what only we receive."""
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     for forwarded in _FORWARDED:
         before[forwarded] = signal.signal(

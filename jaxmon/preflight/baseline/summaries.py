@@ -172,7 +172,6 @@ def _memory(before: Run, after: Run) -> Iterator[RunChange]:
 
 
 def _holders(before: Run, after: Run) -> Iterator[str]:
-    """Yield the source lines that hold more device memory than before."""
     old = {line.place: line.bytes for line in before.snapshot.allocations.lines}
     grown = [
         (line.bytes - old.get(line.place, 0.0), line)
@@ -185,10 +184,7 @@ def _holders(before: Run, after: Run) -> Iterator[str]:
 
 
 def lines(found: RunComparison, *, width: int) -> Iterator[str]:
-    """
-    Yield the lines to print: what was won comes first, and what is worse last, where a
-    log ends.
-    """
+    """Yield the lines to print, what is worse last, where a log ends."""
     if won := found.of("better"):
         more = f", and {len(won) - 1} more" if len(won) > 1 else ""
         text = f"won: {_named(won[0])}: {_outcome(won[0])}{more}"
@@ -217,7 +213,6 @@ def lines(found: RunComparison, *, width: int) -> Iterator[str]:
 
 
 def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
-    """Yield what is not judged, why, and what is known of it."""
     left = found.of("unjudged")
     if not left and not found.untimed:
         return

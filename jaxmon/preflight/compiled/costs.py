@@ -448,7 +448,6 @@ def _length(shape: Shape, number: int) -> int:
 
 
 def _written(text: HloText, key: int, instruction: Instruction) -> float:
-    """Return the bytes that *instruction* writes in a run."""
     opcode = instruction.opcode
     if opcode in _NO_WRITE or opcode.endswith("-done"):
         return 0.0

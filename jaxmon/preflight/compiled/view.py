@@ -84,7 +84,6 @@ class ProcessPrograms:
 
 
 def _more(_: LinePlace, now: LineCost, before: LineCost) -> tuple[int, int]:
-    """Return how many more equations and instructions a line has."""
     return (
         now.equations.total() - before.equations.total(),
         now.instructions.total() - before.instructions.total(),
@@ -232,7 +231,6 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
 
 
 def _part(name: str, total: float) -> Any:
-    """Return the column with the part of *total* that the counts *name* have."""
     return Column("OF ALL", 8), lambda item: share(
         getattr(item[1], name).total(), total
     )
@@ -248,7 +246,6 @@ def _signed(value: float) -> str:
 
 
 def _sentences(costs: ProgramCosts) -> Iterator[str]:
-    """Yield what is to be said of a whole program."""
     if loop := costs.program.unrolled:
         times = f"at least {loop.times:,} times"  # it is not looked for everywhere
         yield f"Python unrolled a loop: {loop.inner or loop.where} is there {times}."
@@ -302,7 +299,6 @@ def _charts(
     *,
     traced: bool,
 ) -> Html:
-    """Return a flame chart of a program, above that of the one *before*, to scale."""
     found = [
         (stacks, costs)
         for costs in (latest, before)

@@ -231,7 +231,6 @@ def are_several(environ: Mapping[str, str]) -> bool:
 
 
 def _platform(environ: Mapping[str, str], version: Version) -> str:
-    """Return the platform that programs will run on, ``""`` if that is unknown."""
     wanted = environ.get("JAX_PLATFORMS", "").partition(",")[0]
     if wanted:
         return "gpu" if wanted in {"cuda", "gpu"} else wanted
@@ -282,9 +281,7 @@ def nccl(
     processes: Callable[[str], list[int]] = processes_with,
     listens: Callable[[str], bool] | None = None,
 ) -> Iterator[Check]:
-    """
-    Yield findings on NCCL's RAS and Inspector, which the sidecar reads; none without.
-    """
+    """Yield findings on NCCL's RAS and Inspector, which the sidecar reads."""
     release = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"
     several = release is not None and are_several(environ)

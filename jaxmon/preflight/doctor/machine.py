@@ -58,7 +58,6 @@ def devices(
 
 
 def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Check]:
-    """Yield whether JAX_PLATFORMS names missing hardware, or omits what is present."""
     names = {name.strip() for name in wanted.lower().split(",")} - {""}
     if not names:
         return
@@ -76,7 +75,6 @@ def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Check]:
 def _nvidia(
     package: Callable[[str], bool], environ: Mapping[str, str]
 ) -> Iterator[Check]:
-    """Yield what is to be said about the GPUs of a host that has an NVIDIA driver."""
     plugins = [major for major in _MAJORS if package(f"jax_cuda{major}_plugin")]
     if not plugins:
         text = "an NVIDIA driver is loaded, but JAX has no CUDA plugin"
@@ -174,7 +172,6 @@ def _too_old(cuda: tuple[int, int], plugin: int) -> Check:
 
 
 def _has_tpu(root: Path) -> bool:
-    """Return whether a PCI device is a Google accelerator."""
     for device in (root / "sys/bus/pci/devices").glob("*"):
         try:
             vendor = (device / "vendor").read_text().strip()
@@ -331,10 +328,7 @@ class _SelfTestError(Exception):
 
 
 def hooks(environ: Mapping[str, str]) -> Iterator[Check]:
-    """
-    Yield findings on hooks, cache and JAX's internal names with *environ*, in seconds,
-    on the CPU: a GPU or TPU in use would not accept another process.
-    """
+    """Yield findings on hooks, cache and JAX's names, on the CPU; takes seconds."""
     try:
         result = _run(environ)
     except _SelfTestError as error:
@@ -392,7 +386,6 @@ def _hooks(result: _Result) -> Iterator[Check]:
 
 
 def _internals(result: _Result) -> Iterator[Check]:
-    """Yield which names of JAX are missing, and which metrics depend on them."""
     advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
     for missing in result.missing or ():
         names, costs = " or ".join(missing.names), ", ".join(missing.costs)

@@ -287,12 +287,10 @@ def place_in(stack: list[Frame]) -> CodePlace | None:
 
 
 def _short(function: str) -> str:
-    """Return a qualified name without ``<locals>``."""
     return function.replace("<locals>.", "")
 
 
 def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instruction]:
-    """Yield the instructions of a fusion that use its operand number *at*."""
     parameters = [
         key
         for key, instruction in computation.instructions.items()

@@ -80,10 +80,7 @@ class TracedCompile:
 
 
 class CompileTimes(NamedTuple):
-    """
-    Programs, functions of compiles that did not finish, and for functions that fold
-    constants by which operation most, and where.
-    """
+    """Programs, functions of unfinished compiles, and which fold constants by what."""
 
     programs: list[TracedCompile]
     unfinished: list[str]

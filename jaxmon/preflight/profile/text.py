@@ -203,10 +203,7 @@ def _place(place: CodePlace | None) -> dict[str, Any]:
 
 
 def render(planes: Iterable[Plane]) -> bytes:
-    """
-    Return *planes* as compressed JSON: a process for each plane, a thread for each
-    line. Times are microseconds since the earliest line began.
-    """
+    """Return *planes* as compressed JSON for Perfetto; times are microseconds."""
     planes = list(planes)
     stamps = [line.timestamp for plane in planes for line in plane.lines]
     zero = min(stamps, default=0)

@@ -134,8 +134,6 @@ _NO_KIND = _Kind("", {}, None)
 
 
 class _Plane:
-    """Reads one plane."""
-
     def __init__(self, message: memoryview) -> None:
         found = wire.Message(message)
         self.name = found.text(2)
@@ -218,7 +216,6 @@ class _Plane:
         return {key: name for key, name in self._texts.items() if name in names}
 
     def _read(self, stats: list[memoryview], wanted: dict[int, str]) -> _Stats:
-        """Return those *stats* that are *wanted*, by name."""
         found: _Stats = {}
         for stat in stats:
             name = None
@@ -392,7 +389,6 @@ def _instruction(message: memoryview) -> tuple[int, Instruction]:
 
 
 def _elements(shape: memoryview) -> int:
-    """Return the number of elements of an array, or of all arrays of a tuple."""
     found = wire.Message(shape)
     arrays = [_product(wire.Message(part)) for part in found.messages(4)]
     return sum(arrays) or _product(found)

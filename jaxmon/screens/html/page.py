@@ -69,10 +69,7 @@ def table(
     before: Html = NOTHING,
     marks: Sequence[Html] = (),
 ) -> Html:
-    """
-    Return *section*, nothing if it is empty: *about* is what its numbers are of,
-    *before* stands above it, and *marks* before the first cell of each row.
-    """
+    """Return *section*; its numbers are *about* that, *marks* stand before rows."""
     if not section:
         return NOTHING
     shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
@@ -128,7 +125,6 @@ def _body(
 
 
 def _order(columns: Sequence[Column]) -> list[int]:
-    """Return which columns are shown, and in which order."""
     shown = [index for index, column in enumerate(columns) if column.heading]
     if columns[shown[0]].right:
         name = next(index for index in shown if not columns[index].size)

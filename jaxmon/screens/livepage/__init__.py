@@ -94,7 +94,6 @@ def _joined(paths: tuple[Path, ...]) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a content security policy that allows only this page's own content."""
     return "; ".join(
         [
             "default-src 'none'",
