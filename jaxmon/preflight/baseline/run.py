@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -10,25 +11,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO, TypeAlias
 
 from jaxmon.errors import BaselineError
 from jaxmon.host.bootstrap import environment
-from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as scratch
-from jaxmon.host.formats import json_text
 from jaxmon.preflight.baseline.compare import CostComparison, compare, critical
 from jaxmon.preflight.baseline.record import (
     COMPILE_SECONDS,
-    MOST_BYTES,
     Baseline,
     Tolerance,
-    checked,
     from_processes,
     from_runs,
-    timed_run,
 )
 
 
@@ -77,7 +72,8 @@ def run(
     with scratch.directory("jaxmon-baseline-") as directory:
         settings = {**_SETTINGS, "figures_dir": str(directory)}
         code = instrumented(command, settings, _WITHOUT_CACHE)
-        record = from_processes(_left_in(directory))
+        written = sorted(directory.glob("*.json"))
+        record = from_processes(json.loads(path.read_bytes()) for path in written)
     return RecordedRun(code, record)
 
 
@@ -114,23 +110,6 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(directory.glob("*.json")):
-        try:
-            document: dict[str, Any] = json_text.parse(
-                bounded_file.read(path, most=MOST_BYTES)
-            )
-            checked(document)
-            if "times" in document:
-                timed_run(document["times"])
-        except (ValueError, OverflowError) as error:
-            msg = (
-                f"a process wrote an unreadable record: {error}; run the command again"
-            )
-            raise BaselineError(msg) from error
-        yield document
 
 
 def compare_runs(
