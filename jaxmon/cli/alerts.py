@@ -264,21 +264,17 @@ def _values(
         if rules and missing and not found:
             return [f"{missing[0]} is not recorded there: {_OTHER_RULES}"]
         found.sort(key=lambda series: -series.value)
-        lines = [
-            f"now {series.value:.6g} of {_named(series.labels)}"
-            for series in found[:_MOST_VALUES]
-        ]
+        lines = []
+        for series in found[:_MOST_VALUES]:
+            labels = [f"{k} {v}" for k, v in sorted(series.labels.items())]
+            of = ", ".join(pair for pair in labels if not pair.startswith("__name__"))
+            lines.append(f"now {series.value:.6g} of {of or 'all'}")
         if (more := len(found) - len(lines)) > 0:
             lines.append(f"and {more} lower ones")
         return lines or ["no value now"]
 
     queries = [str(rule.get("query")) for rule in rules if rule.get("name") == name]
     return values, [{"expr": query, "values": values(query)} for query in queries]
-
-
-def _named(labels: Mapping[str, str]) -> str:
-    pairs = [f"{key} {labels[key]}" for key in sorted(labels) if key != "__name__"]
-    return ", ".join(pairs) or "all"
 
 
 def _differences(

@@ -25,12 +25,7 @@ from jaxmon.cli.options import (
     option,
     subcommand,
 )
-from jaxmon.cli.servers import (
-    GRAFANA_ACCESS,
-    GRAFANA_HELP,
-    GRAFANA_URL,
-    Access,
-)
+from jaxmon.cli.servers import GRAFANA_ACCESS, GRAFANA_HELP, GRAFANA_URL, Access
 from jaxmon.errors import CommandError
 
 

@@ -18,8 +18,8 @@ from jaxmon.cli.options import (
     AS_JSON,
     FILE,
     LABEL,
+    URL,
     Parsed,
-    Url,
     collected,
     option,
     subcommand,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
 _GRAFANA = option(
-    Url(),
+    URL,
     "--grafana",
     meaning="Grafana's URL as in the browser; boards there show the deployment.",
     envvar="GRAFANA_URL",

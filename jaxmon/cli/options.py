@@ -236,33 +236,20 @@ SECONDS = Parsed("duration", _seconds)
 """A duration such as ``200ms``, ``1.5s`` or ``10m``, in seconds."""
 
 
-class Url(click.types.StringParamType):
-    """An address of HTTP; it has no query or fragment if a *path_follows*."""
+def _url(value: str, *, path_follows: bool = False) -> str:
+    from jaxmon.host.http.urls import parts_of
 
-    name = "url"
-
-    def __init__(self, *, path_follows: bool = False) -> None:
-        self._path_follows = path_follows
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        """Return *value* unchanged."""
-        from jaxmon.host.http.urls import parts_of
-
-        address = str(value)
-        try:
-            parts = parts_of(address)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if self._path_follows and (parts.query or parts.fragment):
-            self.fail("a path is appended: give a URL without ? and #", param, ctx)
-        return address
+    parts = parts_of(value)
+    if path_follows and (parts.query or parts.fragment):
+        msg = "a path is appended: give a URL without ? and #"
+        raise ValueError(msg)
+    return value
 
 
-BASE_URL = Url(path_follows=True)
+URL = Parsed("url", _url)
+BASE_URL = Parsed("url", functools.partial(_url, path_follows=True))
 
-RUNBOOK_BASE = option(Url(), meaning="Base URL of the runbooks; NAME.md is appended.")
+RUNBOOK_BASE = option(URL, meaning="Base URL of the runbooks; NAME.md is appended.")
 
 
 def _moment(value: str) -> datetime:

@@ -74,13 +74,6 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
-def _release(process: ProcessView) -> str:
-    return clean(process.agent.release) or UNKNOWN
-
-
-_RELEASE = words("RELEASE", 12, _release)
-
-
 @subcommand()
 def command(
     *,
@@ -176,7 +169,10 @@ def _show(
     output.lines([*wrapped(clean(answer.advice), width), ""])
     fields = _PROCESSES
     if any(process.agent.release for process in processes):
-        fields = (*fields[:-2], _RELEASE, *fields[-2:])
+        release: Fields[ProcessView] = (
+            words("RELEASE", 12, lambda of: clean(of.agent.release) or UNKNOWN),
+        )
+        fields = (*fields[:-2], *release, *fields[-2:])
     if width < _WIDE:
         fields = (*_PROCESSES[:7], words("COMMAND", 0, _command))
     rows = [

@@ -80,7 +80,9 @@ def command(
         load(settings)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
-    _become(words, settings, children=children)
+    environ = environment(os.environ, settings, children=children)
+    # The user's program is what we are asked to run.
+    os.execve(sys.executable, interpreted(words), environ)  # noqa: S606 - see above
 
 
 def words_of(
@@ -92,16 +94,6 @@ def words_of(
         raise click.UsageError(msg)
     kind = ["-m"] if as_module else ["-c"] if as_code else []
     return [*kind, program, *args]
-
-
-def _become(
-    arguments: Sequence[str], settings: dict[str, Any], *, children: bool
-) -> None:
-    os.execve(  # noqa: S606 - the user's program is what we are asked to run
-        sys.executable,
-        interpreted(arguments),
-        environment(os.environ, settings, children=children),
-    )
 
 
 def interpreted(words: Sequence[str] = ()) -> list[str]:

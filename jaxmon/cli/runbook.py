@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    LABEL,
-    NEW_FILE,
-    argument,
-    option,
-    subcommand,
-)
+from jaxmon.cli.options import AS_JSON, LABEL, NEW_FILE, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 

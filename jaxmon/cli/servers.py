@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.cli import output
-from jaxmon.cli.options import BASE_URL, FILE, Number, Url, collected, flag, option
+from jaxmon.cli.options import BASE_URL, FILE, URL, Number, collected, flag, option
 from jaxmon.errors import CommandError, ConfigFileError
 
 
@@ -127,7 +127,7 @@ def _access(token: str, secrets: str, timeout: str = "") -> Any:
 ACCESS = _access("File containing a bearer token to send.", "credentials")
 
 GRAFANA_URL = option(
-    Url(),
+    URL,
     "--url",
     meaning="Grafana's URL as in the browser, including any path.",
     required=True,

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, Url, collected, option
+from jaxmon.cli.options import FILE, URL, collected, option
 from jaxmon.cli.servers import ACCESS, Access, token_in
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
 from jaxmon.settings import SIDECAR_PORT
@@ -184,7 +184,7 @@ class Sidecars:
 
     targets: tuple[str, ...] = option(str, multiple=True, metavar="HOST:PORT,...")
     files: tuple[Path, ...] = option(FILE, "--file-sd", multiple=True)
-    urls: tuple[str, ...] = option(Url(), "--http-sd", multiple=True)
+    urls: tuple[str, ...] = option(URL, "--http-sd", multiple=True)
     scheme: str = option(click.Choice(["http", "https"]), default="http")
     user: str = option(str, default="")
     password_file: Path | None = option(FILE)

@@ -107,7 +107,8 @@ def _plain(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return text(value)
     if isinstance(value, float):
-        return _rounded(value)
+        digits = float(f"{value:.{_DIGITS}g}")
+        return round(value, 3) if abs(value) >= _LARGE else digits
     if isinstance(value, Fact):
         return {name: _plain(getattr(value, name), text) for name in value.fields}
     if isinstance(value, Mapping):
@@ -122,12 +123,6 @@ def _as_text(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     text = re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
     return text if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES else ""
-
-
-def _rounded(value: float) -> float:
-    if abs(value) >= _LARGE:
-        return round(value, 3)
-    return float(f"{value:.{_DIGITS}g}")
 
 
 class RunError(JaxmonError):

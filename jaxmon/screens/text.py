@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 
 from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import FunctionFact
@@ -201,23 +201,28 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
     """Return the latest recompiles; consecutive identical ones are merged."""
     lines: list[str] = []
+    for latest, known in alike(found, now)[:_MOST_RECOMPILES]:
+        trace = [f"trace {latest.trace_id}"] if latest.trace_id else []
+        details = list(latest.texts[:_MOST_DIFFERENCES]) or [latest.cause]
+        if rest := len(latest.texts) + latest.omitted - len(details):
+            details += [f"and {rest} more"] if rest > 0 else []
+        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
+        text = f"{what} ({', '.join([*known, *trace])})"
+        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
+    return lines
+
+
+def alike(found: Iterable[Recompile], now: float) -> list[tuple[Recompile, list[str]]]:
+    """Return the latest of recompiles that differ in their time only, and facts."""
     newest = sorted(found, key=lambda event: -event.time)
     groups = groupby(newest, key=lambda event: (event.cause, event.texts))
-    for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
-        same = list(group)
+    several = []
+    for same in (list(group) for _, group in groups):
         facts = [f"{len(same)} identical"] if len(same) > 1 else []
         if same[0].seconds is not None:
             facts.append(duration(same[0].seconds))
-        facts.append(ago(now - same[0].time))
-        if same[0].trace_id:
-            facts.append(f"trace {same[0].trace_id}")
-        details = list(differences[:_MOST_DIFFERENCES]) or [cause]
-        if rest := len(differences) + same[0].omitted - len(details):
-            details += [f"and {rest} more"] if rest > 0 else []
-        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
-        text = f"{what} ({', '.join(facts)})"
-        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
-    return lines
+        several.append((same[0], [*facts, ago(now - same[0].time)]))
+    return several
 
 
 WIDTH = 80

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jaxmon.cli import output
 from jaxmon.host.formats import layout
-from jaxmon.host.formats.layout import (
-    ELLIPSIS,
-    INDENT,
-    clean,
-    ending,
-    table,
-    wrapped,
-)
+from jaxmon.host.formats.layout import ELLIPSIS, INDENT, clean, ending, table, wrapped
 from jaxmon.screens.section import (
     Fields,
     T,
@@ -130,10 +123,6 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.2f} s"
-
-
 _LEAST_NAME = 25
 _Row: TypeAlias = "tuple[str, Totals]"
 _FUNCTIONS: Fields[_Row] = (
@@ -142,7 +131,7 @@ _FUNCTIONS: Fields[_Row] = (
     number("HIT RATE", 10, lambda row: row[1].hit_rate, _percent),
     number("COMPILES", 10, lambda row: row[1].compiles, whole),
     number("RECOMPILES", 12, lambda row: row[1].recompiles, whole),
-    number("COMPILE TIME", 14, lambda row: row[1].compile_seconds, _seconds),
+    number("COMPILE TIME", 14, lambda row: row[1].compile_seconds, "{:,.2f} s".format),
 )
 # Columns that a narrow terminal omits, first to last.
 _DISPENSABLE = ("COMPILE TIME", "COMPILES", "CALLS", "HIT RATE")

@@ -195,7 +195,7 @@ def process_view(
     facts = f"worker {last.number}", str(last.agent.rank), pid, last.command
     head = [
         _title(" · ".join(filter(None, facts)), seen, state, width),
-        *_life(last, seen, state, width),
+        *_life(last, seen, width),
     ]
     body = list(_body(last, width))
     room = max(height - len(head) - 1, 1)
@@ -331,22 +331,18 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
     """Return a line with bars for each accelerator, or else for each device of JAX."""
     name = min(max(width - _BESIDE_NAME, _LEAST_NAME), _MOST_NAME)
     powers = width >= name + _WITH_POWER
-    heading, found = (
-        "ACCELERATOR",
-        [
-            _accelerator(accelerator, name, plain=plain, powers=powers)
-            for accelerator in seen.summary.accelerators
-        ],
-    )
+    heading = "ACCELERATOR"
+    found = [
+        _accelerator(accelerator, name, plain=plain, powers=powers)
+        for accelerator in seen.summary.accelerators
+    ]
     if not found:
-        heading, found = (
-            "DEVICE",
-            [
-                _device(device, name, plain=plain)
-                for device in seen.summary.devices
-                if device.memory_in_use is not None
-            ],
-        )
+        heading = "DEVICE"
+        found = [
+            _device(device, name, plain=plain)
+            for device in seen.summary.devices
+            if device.memory_in_use is not None
+        ]
     if not found:
         return []
     above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
@@ -386,7 +382,7 @@ def _memory(used: float | None, limit: float | None, *, plain: bool) -> Line:
     return (bar(used / limit, _BAR, plain=plain), *line(f"{text:<18}"))
 
 
-def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]:
+def _life(last: ProcessView, seen: Seen, width: int) -> list[Line]:
     agent, memory = last.agent, last.agent.resident_bytes
     facts = [
         "" if agent.age is None else f"started {ago(agent.age)}",
@@ -407,23 +403,9 @@ def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]
     elif present.condition != "running":
         end = "" if present.condition.endswith("?") else "."
         text = f"It is {present.condition}{end}{below}"
-    elif _is_successor(agent, state):
-        text = "The process that was opened has ended; this is its successor."
-        colour = DOUBTFUL
     else:
         return lines
     return [*lines, *styled(wrapped(text, width), f"{STRONG} {colour}")]
-
-
-def _is_successor(agent: status.AgentSummary, state: State) -> bool:
-    """
-    Return whether *agent* is not the process that was opened. In a container all may
-    have one pid; of one that has just started, only the pid may be known.
-    """
-    pid, started = agent.pid, agent.started
-    if pid and state.pid and pid != state.pid:
-        return True
-    return bool(started and state.began and abs(started - state.began) > 1)
 
 
 def _body(process: ProcessView, width: int) -> Iterator[Line]:

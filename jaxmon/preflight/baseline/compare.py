@@ -471,8 +471,11 @@ def _shown(value: float, measure: str) -> str:
     return f"{value:,.10g}" if value < _EXACT else amount(value)
 
 
-def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:
-    for name in names[:_MANY]:
-        yield shortened(f"{what}: {clean(name)}", width)
-    if len(names) > _MANY:
-        yield f"{what}: {len(names) - _MANY} more"
+def _named(what: str, names: tuple[str, ...], width: int) -> Iterator[str]:
+    return (shortened(f"{what}: {clean(name)}", width) for name in few(names))
+
+
+def few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first of *names*, and how many more there are."""
+    left = len(names) - _MANY
+    return (*names[:_MANY], f"{left} more") if left > 0 else names

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TextIO, TypeAlias
 
@@ -55,17 +54,9 @@ Runner: TypeAlias = Callable[[int], Baseline]
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """The exit code, as of a shell, and the measures, empty if no process wrote any."""
-
-    code: int
-    record: Baseline
-
-
 def run(
     command: Sequence[str], python: Sequence[str] = (sys.executable,)
-) -> RecordedRun:
+) -> tuple[int, Baseline]:
     """Run *command*, by *python* if it is a script, ``-m`` or ``-c``, and measure."""
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
@@ -74,7 +65,7 @@ def run(
         code = instrumented(command, settings, _WITHOUT_CACHE)
         written = sorted(directory.glob("*.json"))
         record = from_processes(json.loads(path.read_bytes()) for path in written)
-    return RecordedRun(code, record)
+    return code, record
 
 
 def instrumented(

@@ -200,7 +200,9 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
     jaxlib = version("jaxlib")
     if jaxlib is None:
         return  # that is reported elsewhere
-    flags = _flags(environ.get(FLAGS, ""))
+    # Of a file that they name, none.
+    given = re.finditer(r"(?<!\S)(--\w+)(?:=(\S*))?", environ.get(FLAGS, ""))
+    flags = {flag[1]: flag[2] or "" for flag in given}
     for timeout in TIMEOUTS.values():
         if timeout.flag in flags and not has(timeout, jaxlib):
             text = f"{FLAGS} has {timeout.flag}, which jaxlib {jaxlib} may not know"
@@ -250,28 +252,16 @@ def _limit(timeout: Timeout, flags: Mapping[str, str]) -> Iterator[Check]:
     yield HANGS.note(text, advice)
 
 
-def _flags(text: str) -> dict[str, str]:
-    """Return the flags in *text* by name; of a file that it names, none."""
-    found = re.finditer(r"(?<!\S)(--\w+)(?:=(\S*))?", text)
-    return {flag[1]: flag[2] or "" for flag in found}
-
-
 def processes_with(name: str, root: Path = Path("/")) -> list[int]:
     """Return this user's processes that map a file like *name*; 100 µs for each."""
     found = []
-    for entry in _processes_of(root / "proc")[:_MOST_PROCESSES]:
+    entries = sorted((root / "proc").glob("[0-9]*"), key=lambda of: int(of.name))
+    for entry in entries[:_MOST_PROCESSES]:
         # Of other users' it may not be read.
         with contextlib.suppress(OSError), (entry / "maps").open("rb") as maps:
             if name.encode() in maps.read(_MOST_BYTES):
                 found.append(int(entry.name))
     return found
-
-
-def _processes_of(proc: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        entries = [entry for entry in proc.iterdir() if entry.name.isdecimal()]
-        return sorted(entries, key=lambda entry: int(entry.name))
-    return []
 
 
 def nccl(

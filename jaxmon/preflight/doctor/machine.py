@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import socket
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from jaxmon.facts.cache import Cache
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host import rundir, subprocesses
-from jaxmon.host.files.bounded import kind
 from jaxmon.host.formats import json_text
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
@@ -235,10 +233,6 @@ def _directory(directory: Path) -> Check:
 
 def _agents(directory: Path) -> Iterator[Check]:
     sockets = rundir.sockets(directory)
-    for worker, path in list(sockets.items()):
-        if (found := _no_socket(path)) is not None:
-            del sockets[worker]
-            yield found
     answers = fetch_all(sockets, "/-/healthy", timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
     up, dead = [], []
     for worker, answer in answers.items():
@@ -262,23 +256,6 @@ def _agents(directory: Path) -> Iterator[Check]:
     if dead:
         text = f"sockets of killed processes: {', '.join(dead)}"
         yield SOCKETS.note(f"{text}; the next agents replace them")
-
-
-def _no_socket(path: Path) -> Check | None:
-    """Say what lies at *path* in place of a socket, `None` for a socket."""
-    try:
-        mode = path.lstat().st_mode
-    except OSError:  # removed meanwhile, or not readable
-        return None
-    if stat.S_ISSOCK(mode):
-        return None
-    what = "a file" if stat.S_ISREG(mode) else kind(mode)
-    advice = (
-        f"no agent can use that slot: move {path} away"
-        if stat.S_ISDIR(mode)
-        else f"the next agent replaces it; if it is yours, move {path} away"
-    )
-    return SOCKETS.warning(f"{path} is {what}, not a socket", advice)
 
 
 def _port(port: int) -> Check:

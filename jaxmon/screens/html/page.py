@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
-    ago,
     amount,
     counted,
     duration,
@@ -164,10 +162,8 @@ def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     causes = sorted(function.recompiles.items(), key=lambda item: (-item[1], item[0]))
     by_cause = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
     events = [event for event in snapshot.recompiles if event.function == function.name]
-    newest = sorted(events, key=lambda event: -event.time)
-    groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
-    now = snapshot.process.now
-    shown = [_group(group, now) for group in groups[:_MOST_GROUPS]]
+    groups = sections.alike(events, snapshot.process.now)
+    shown = [_group(*group) for group in groups[:_MOST_GROUPS]]
     left = len(groups) - _MOST_GROUPS
     if left > 0:
         shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
@@ -179,15 +175,9 @@ def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     )
 
 
-def _group(same: Sequence[Recompile], now: float) -> Html:
-    """Return recompiles that differ in nothing but their time."""
-    latest = same[0]
-    facts = [f"{len(same)} identical"] if len(same) > 1 else []
-    if latest.seconds is not None:
-        facts.append(duration(latest.seconds))
-    facts.append(ago(now - latest.time))
+def _group(latest: Recompile, facts: Sequence[str]) -> Html:
     if latest.place:
-        facts.append(f"called at {latest.place}")
+        facts = [*facts, f"called at {latest.place}"]
     reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
     if latest.omitted:
         reasons.append(f"and {latest.omitted} more")
@@ -326,13 +316,10 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
         peak = snapshot.usual.peak_resident_bytes
         yield "peak on the host", UNKNOWN if peak is None else size(peak)
     if not (count and steps):
-        yield "cache hit rate", _hit_rate(run)
-
-
-def _hit_rate(run: Run) -> str:
-    found = [of for of in run.snapshot.functions if of.hits is not None]
-    calls, hits = sum(of.calls or 0 for of in found), sum(of.hits or 0 for of in found)
-    return share(hits, calls) if calls else UNKNOWN
+        called = [of for of in snapshot.functions if of.hits is not None]
+        calls = sum(of.calls or 0 for of in called)
+        hits = sum(of.hits or 0 for of in called)
+        yield "cache hit rate", share(hits, calls) if calls else UNKNOWN
 
 
 def _count(number: int) -> str:
