@@ -270,7 +270,7 @@ class _Demo:
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         draw = partial(drawn, places=self.places, duration=duration)
-        with view(draw, lambda: SceneLog(self.places).show, alternate=True) as show:
+        with view(draw, lambda: SceneLog(self.places).show) as show:
             scene = self._scene(0.0)
             try:
                 while (now := time.monotonic()) < end:

@@ -1,6 +1,5 @@
 """
-What changes, on a terminal: lines that rich, if installed, redraws in place; and what
-the demo shows: tables, or a line from time to time.
+What changes, on a terminal or as a line from time to time; and what the demo shows.
 """
 
 from __future__ import annotations
@@ -8,9 +7,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jaxmon.cli import output
@@ -30,9 +28,6 @@ from jaxmon_alerts.gameday.stack import ActiveAlert
 
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from jaxmon.facts.status import DeviceSummary, FunctionSummary, Summary, Totals
 
 BOLD, QUIET, WARNING = "bold", "dim", "yellow"
@@ -47,41 +42,21 @@ Draw = Callable[[State, tuple[int, int]], Iterable[Line]]
 
 
 @contextmanager
-def screen(
-    draw: Draw[State], *, alternate: bool = False, console: Console | None = None
+def view(
+    draw: Draw[State], log: Callable[[], Callable[[State], None]]
 ) -> Iterator[Callable[[State], None]]:
-    """Yield what shows a state in place: below, or on the *alternate* screen."""
-    from rich.console import Console, Group
-    from rich.live import Live
+    """Yield what shows states: on the whole terminal, or by a *log* without one."""
+    if not (output.is_terminal(sys.stdout) and sys.stdin and sys.stdin.isatty()):
+        yield log()
+        return
+    from jaxmon.cli.top.terminal import Terminal, line
 
-    console = console or Console()
-    # Only `show` draws, and the output of other code is not redirected.
-    with Live(
-        console=console,
-        screen=alternate,
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        vertical_overflow="visible",
-    ) as live:
+    with Terminal() as terminal:
 
         def show(state: State) -> None:
-            lines = draw(state, console.size)
-            live.update(Group(*map(_drawn, lines)), refresh=True)
+            terminal.draw([line(*parts) for parts in draw(state, terminal.size)])
 
         yield show
-
-
-def view(
-    draw: Draw[State],
-    log: Callable[[], Callable[[State], None]],
-    *,
-    alternate: bool = False,
-) -> AbstractContextManager[Callable[[State], None]]:
-    """Return what shows states on stdout: a screen, or a *log* if there can be none."""
-    if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
-        return screen(draw, alternate=alternate)
-    return nullcontext(log())
 
 
 def plain(lines: Iterable[Line]) -> list[str]:
@@ -93,14 +68,6 @@ def clock(seconds: float) -> str:
     """Return *seconds* as hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def _drawn(line: Line) -> Text:
-    """Return *line*, harmless: rich lets control characters through."""
-    from rich.text import Text
-
-    parts = ((output.safe(text), style) for text, style in line)
-    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 _STEP = "train_step"
