@@ -87,7 +87,7 @@ _PRESSURE = ("cpu", "memory", "io")
 _MOST_BYTES = 1 << 16
 
 
-def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
+def host_facts(directories: list[Path]) -> dict[str, Any]:
     """Return facts about this host by name; what cannot be read is absent."""
     system = platform.uname()
     return {
@@ -96,14 +96,14 @@ def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, 
         "system": f"{system.system} {system.release}",
         "machine": system.machine,
         "cores": os.cpu_count(),
-        "container": (root / ".dockerenv").exists(),
+        "container": Path("/.dockerenv").exists(),
         "disks": {str(path): disk for path in directories if (disk := _disk(path))},
-        "nvidia_driver": _text(root / "sys/module/nvidia/version"),
-        "files": {name: text for name in _FILES if (text := _text(root / name))},
+        "nvidia_driver": _text("/sys/module/nvidia/version"),
+        "files": {name: text for name in _FILES if (text := _text(f"/{name}"))},
         "pressure": {
             name: text
             for name in _PRESSURE
-            if (text := _text(root / "proc/pressure" / name))
+            if (text := _text(f"/proc/pressure/{name}"))
         },
     }
 
@@ -115,8 +115,8 @@ def _disk(directory: Path) -> dict[str, int] | None:
     return None
 
 
-def _text(path: Path) -> str:
-    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+def _text(path: str) -> str:
+    with suppress(OSError), Path(path).open(encoding="utf-8", errors="replace") as file:
         return file.read(_MOST_BYTES).strip()
     return ""
 

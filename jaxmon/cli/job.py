@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _HUNG, _FAILED, _BROKEN, _NOTHING = 1, 1, 2, 3
 _EVERY = 5.0
-_CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
 
 
@@ -243,7 +242,7 @@ def _why(
         output.document(whole)
         return text.worst(verdict)
     if clear and output.is_terminal(sys.stdout):
-        output.control(_CLEAR)
+        output.clear()
     _print(verdict)
     if stacks:
         output.lines(["", *text.stack_lines(groups, output.report_width())])

@@ -276,13 +276,10 @@ def screen(
 
 
 def summary(
-    snapshot: Snapshot,
-    findings: Sequence[Finding],
-    *,
-    crash: str = "",
-    width: int = WIDTH,
+    snapshot: Snapshot, findings: Sequence[Finding], *, crash: str = ""
 ) -> list[str]:
     """Return the exit report, the *crash* first, in at most `MOST_LINES` lines."""
+    width = WIDTH
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title)), *wrapped(crash, width)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reader import from_json
@@ -173,7 +173,7 @@ class Stacks:
 
     threads: tuple[Thread, ...] = ()
     failed: tuple[str, ...] = ()
-    left_out: int = field(default=0)
+    left_out: int = 0
 
 
 def stacks(document: object, width: int) -> list[str]:

@@ -85,6 +85,10 @@ def timeout(platform: str, jaxlib: str) -> Timeout | None:
 
 def has(timeout: Timeout, jaxlib: str) -> bool:
     """Return whether this jaxlib knows the flag of *timeout*."""
-    match = re.match(_NUMBERS, jaxlib)
-    numbers = tuple(map(int, match[0].split("."))) if match else ()
-    return numbers >= timeout.since
+    return numbers(jaxlib) >= timeout.since
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35)."""
+    match = re.match(_NUMBERS, version)
+    return tuple(map(int, match[0].split(".")))[:3] if match else ()

@@ -52,20 +52,22 @@ def command(
       jaxmon top
       jaxmon top --url http://127.0.0.1:9467
     """
-    from jaxmon.cli.host import HostReader
+    from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.cli.top.state import Reader
     from jaxmon.cli.top.terminal import Terminal
     from jaxmon.cli.workers import hints
     from jaxmon.host import rundir
 
-    source = _source(url, run_dir, access)
+    directory = run_dir or rundir.locate()
+    source: HostSource = Sockets(directory)
+    if url is not None:
+        source = Sidecar(access.session("sidecar", url), url)
     terminal = Terminal()
-    here = partial(hints, run_dir or rundir.locate())
     reader = Reader(
         HostReader(source, chosen()),
         terminal.wake,
         every=every,
-        hints=tuple if url else here,
+        hints=tuple if url else partial(hints, directory),
     )
     name = platform.node() if url is None else url
     try:
@@ -74,15 +76,6 @@ def command(
             _show(terminal, reader, name)
     finally:
         reader.stop()
-
-
-def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource:
-    from jaxmon.cli.host import Sidecar, Sockets
-    from jaxmon.host import rundir
-
-    if url is not None:
-        return Sidecar(access.session("sidecar", url), url)
-    return Sockets(run_dir or rundir.locate())
 
 
 def _show(terminal: Terminal, reader: Reader, name: str) -> None:

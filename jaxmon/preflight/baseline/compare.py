@@ -8,15 +8,12 @@ same work, or others held the processors; the kernel tells how long threads wait
 one. If only the processor time has, others may have held them in the baseline: threads
 that run at once take more of it.
 
-Of a running process many calls are judged (`jaxmon.symptoms`), and a wrong verdict
-costs a look; here it fails a build. So runs are compared, by a rank test whose risk is
-known, with the same margin, `Limits.slower`, unless another tolerance is given. This is
-the test of Mann and Whitney (1947), "On a test of whether one of two random variables
-is stochastically larger than the other", Ann. Math. Statist. 18: of all pairs of a run
+A wrong verdict fails a build, so runs are compared by a rank test whose risk is known,
+that of Mann and Whitney (1947), "On a test of whether one of two random variables is
+stochastically larger than the other", Ann. Math. Statist. 18: of all pairs of a run
 before and a run after, count those in which the later one is not slower. If both sets
-come from one distribution, all orders of the runs are equally likely, so the chance of
-so few such pairs is known exactly, whatever the distribution. Here a pair counts as
-slower only beyond the tolerance; that makes an accusation rarer still.
+come from one distribution, all orders are equally likely, so the chance of so few pairs
+is known exactly. A pair counts as slower only beyond the tolerance.
 
 The runs are processes, not calls: the calls of one process share its memory layout,
 its threads and the moment on the machine (Kalibera and Jones 2013, "Rigorous

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jaxmon.errors import SettingsError
 from jaxmon.preflight.doctor import Area, Check
-from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
+from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has, numbers
 from jaxmon.settings import PREFIX, Settings, load
 
 
@@ -119,12 +119,6 @@ def _plugin(package: str, plugin: str, jaxlib: str) -> Check:
         "it and run on the CPU",
         f"pip install {package}=={jaxlib}",
     )
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35)."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, match[0].split(".")))[:3] if match else ()
 
 
 def dotted(version: tuple[int, ...]) -> str:
