@@ -134,8 +134,7 @@ GENERATED = collected(Generation, **_GENERATION)
 SHAPED = collected(Generation, **_GENERATION, datasource=DATASOURCE)
 
 
-def folder_of(uid: str, title: str = "") -> Folder:
-    """Return the folder of the options. Raises `UsageError`: the uid is invalid."""
+def _folder_of(uid: str, title: str = "") -> Folder:
     from jaxmon_dashboards.grafana.content import is_uid
     from jaxmon_dashboards.grafana.push import Folder
 
@@ -233,7 +232,7 @@ def push(
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Push, make_plan
 
-    place = folder_of(folder, folder_title)
+    place = _folder_of(folder, folder_title)
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     version = grafana.health()
@@ -281,7 +280,7 @@ def diff(
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Relation, make_plan
 
-    place = folder_of(folder)
+    place = _folder_of(folder)
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)

@@ -170,7 +170,7 @@ def pick(
     line, the first of these that fits. Raises `CommandError`: there is no such one.
     """
     workers = candidates(choice, run_dir)
-    chosen = matching(workers, choice)
+    chosen = _matching(workers, choice)
     if len(chosen) == 1:
         worker = chosen[0]
         if worker.trouble and responding:
@@ -277,8 +277,9 @@ def hints(directory: Path) -> list[str]:
     return list(map(clean, found[:_MOST_LISTED]))
 
 
-def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentProcess]:
-    """Return those of *workers* that *choice* names, all for `None`."""
+def _matching(
+    workers: Sequence[AgentProcess], choice: str | None
+) -> list[AgentProcess]:
     if choice is None:
         return list(workers)
     for found in (

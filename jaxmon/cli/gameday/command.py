@@ -157,8 +157,7 @@ def progress(drill: Drill) -> str:
     return ", ".join(parts)
 
 
-def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
-    """Return each scenario with what happens and the alert that reports it."""
+def _listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
     indent = " " * (len(INDENT) + _NAME + _GUIDE)
     return [
         line
@@ -172,8 +171,7 @@ def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
     ]
 
 
-def table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
-    """Return a table of what was detected and resolved, and when."""
+def _table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
     rows = [
         (
             drill.scenario.name,
@@ -188,8 +186,7 @@ def table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
     return table(_RESULTS, rows, width=width)
 
 
-def guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]:
-    """Return where each alert is seen, and what to read when it fires."""
+def _guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]:
     lines = []
     for drill, place in zip(drills, places, strict=True):
         lines += [
@@ -290,7 +287,7 @@ def command(
     """
     if listed:
         every_scenario = [encoded(asdict(scenario)) for scenario in SCENARIOS]
-        text = listing(SCENARIOS, width=output.report_width())
+        text = _listing(SCENARIOS, width=output.report_width())
         output.result(every_scenario, text, as_json=as_json)
         return
     if (against is None) != (targets is None):
@@ -368,8 +365,8 @@ def _start_next(
 
 def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
     places = places_of(drill.scenario.alert for drill in drills)
-    shown = table_of(drills, width=output.report_width())
-    shown += ["", *guidance(drills, places), "", verdict(drills)]
+    shown = _table_of(drills, width=output.report_width())
+    shown += ["", *_guidance(drills, places), "", verdict(drills)]
     # Standard error shows the table even if the results go to a file.
     output.lines(["", *shown], err=as_json)
     if as_json:

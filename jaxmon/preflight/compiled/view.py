@@ -95,9 +95,7 @@ def by_cost(programs: Sequence[CompiledProgram]) -> list[CompiledProgram]:
     return sorted(programs, key=lambda of: (-(of.seconds or 0.0), -(of.equations or 0)))
 
 
-def lines_of(costs: ProgramCosts) -> list[_Line]:
-    """Return the lines of a program, the largest part of it first."""
-
+def _lines_of(costs: ProgramCosts) -> list[_Line]:
     def part(line: LineCost) -> float:
         return max(
             line.equations.total() / max(costs.equations, 1),
@@ -108,8 +106,7 @@ def lines_of(costs: ProgramCosts) -> list[_Line]:
     return sorted(found, key=lambda item: (-part(item[1]), item[0]))
 
 
-def programs_table(found: ProcessPrograms, width: int) -> Section:
-    """Return the programs by the time of their compiles."""
+def _programs_table(found: ProcessPrograms, width: int) -> Section:
     now = time.time()
     fields: Fields[CompiledProgram] = [
         words("FUNCTION", 0, lambda of: of.function, ending),
@@ -137,9 +134,8 @@ def programs_table(found: ProcessPrograms, width: int) -> Section:
     )
 
 
-def lines_table(costs: ProgramCosts, width: int) -> Section:
-    """Return what the lines of a program cost."""
-    found, made = lines_of(costs), costs.instructions
+def _lines_table(costs: ProgramCosts, width: int) -> Section:
+    found, made = _lines_of(costs), costs.instructions
     fields: Fields[_Line] = [
         words("LINE", 0, lambda item: str(item[0]), ending),
         words("IN", 18, lambda item: item[1].function, ending),
@@ -166,8 +162,7 @@ def lines_table(costs: ProgramCosts, width: int) -> Section:
     )
 
 
-def growth_table(found: ProcessPrograms) -> Section:
-    """Return which lines grew or shrank since the program before."""
+def _growth_table(found: ProcessPrograms) -> Section:
     if found.before is None:
         return Section("")
     changes = found.changed
@@ -192,8 +187,8 @@ def growth_table(found: ProcessPrograms) -> Section:
 
 def text(found: ProcessPrograms, width: int) -> Iterator[str]:
     """Yield the lines of a report."""
-    yield from programs_table(found, width).lines(width)
-    for section in (lines_table(found.latest, width), growth_table(found)):
+    yield from _programs_table(found, width).lines(width)
+    for section in (_lines_table(found.latest, width), _growth_table(found)):
         if lines := section.lines(width):
             yield from ("", *lines)
 
@@ -225,7 +220,7 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
                 **place._asdict(),
                 **{name: getattr(line, name) for name in line.__slots__},
             }
-            for place, line in lines_of(costs)
+            for place, line in _lines_of(costs)
         ],
     }
 
@@ -277,11 +272,11 @@ def render(found: ProcessPrograms, program: str) -> str:
     name = latest.program.function
     head = element("h1", escaped(name), element("span", escaped(label(program))))
     parts = [
-        table(programs_table(found, _WIDTH)),
+        table(_programs_table(found, _WIDTH)),
         _charts("Equations by line", "as JAX traced them", latest, before, traced=True),
         _charts("Instructions by line", "of XLA", latest, before, traced=False),
-        table(growth_table(found)),
-        table(lines_table(latest, _WIDTH)),
+        table(_growth_table(found)),
+        table(_lines_table(latest, _WIDTH)),
     ]
     body = joined(
         element("header", element("div", head)),

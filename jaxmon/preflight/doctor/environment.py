@@ -80,7 +80,7 @@ def _python() -> Check:
     oldest, newest = PYTHONS
     if oldest <= running <= newest:
         return VERSIONS.ok(f"Python {text}")
-    tested = f"{dotted(oldest)} to {dotted(newest)}"
+    tested = f"{_dotted(oldest)} to {_dotted(newest)}"
     advice = f"jaxmon is tested with {tested}; check the hooks below"
     return VERSIONS.warning(f"Python {text}", advice)
 
@@ -88,11 +88,11 @@ def _python() -> Check:
 def _jax(jax: str) -> Check:
     found = numbers(jax)
     if found < OLDEST_JAX:
-        advice = f"jaxmon needs JAX {dotted(OLDEST_JAX)} or later"
+        advice = f"jaxmon needs JAX {_dotted(OLDEST_JAX)} or later"
         return VERSIONS.failure(f"JAX {jax} is too old", advice)
     if found[:2] > NEWEST_JAX:
         advice = (
-            f"jaxmon was tested up to JAX {dotted(NEWEST_JAX)}; check below that "
+            f"jaxmon was tested up to JAX {_dotted(NEWEST_JAX)}; check below that "
             "all hooks attach"
         )
         return VERSIONS.note(
@@ -121,8 +121,7 @@ def _plugin(package: str, plugin: str, jaxlib: str) -> Check:
     )
 
 
-def dotted(version: tuple[int, ...]) -> str:
-    """Return the numbers of a release as text."""
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
@@ -202,7 +201,7 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
             text = f"{FLAGS} has {timeout.flag}, which jaxlib {jaxlib} may not know"
             advice = (
                 "XLA aborts at flags that it does not know: remove it, or install "
-                f"jaxlib {dotted(timeout.since)} or later"
+                f"jaxlib {_dotted(timeout.since)} or later"
             )
             yield HANGS.warning(text, advice)
         elif (
@@ -211,15 +210,14 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
             text = f"{FLAGS} has {timeout.flag}={flags[timeout.flag]}, without a unit"
             advice = f"XLA aborts at such a value: give one such as {timeout.example}"
             yield HANGS.warning(text, advice)
-    if not are_several(environ):
+    if not _are_several(environ):
         return
     wanted = TIMEOUTS.get(_platform(environ, version))
     if wanted is not None and has(wanted, jaxlib):
         yield from _limit(wanted, flags)
 
 
-def are_several(environ: Mapping[str, str]) -> bool:
-    """Return whether this process seems to be one of several of a job."""
+def _are_several(environ: Mapping[str, str]) -> bool:
     counts = (environ.get(name, "") for name in _NUMBERS)
     return any(re.fullmatch(_SEVERAL, count) for count in counts) or any(
         environ.get(name) for name in _SIGNS
@@ -268,11 +266,11 @@ def nccl(
     """Yield findings on NCCL's RAS and Inspector, which the sidecar reads."""
     release = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"
-    several = release is not None and are_several(environ)
+    several = release is not None and _are_several(environ)
     if release is not None and several:
         yield _installed(release, disabled=disabled)
     users = processes(_LIBRARY)
-    if several or users or is_enabled(environ):
+    if several or users or _is_enabled(environ):
         yield from _inspector(environ)
     if not users:
         return
@@ -312,13 +310,12 @@ def _listens(address: str) -> bool:
         return False
 
 
-def is_enabled(environ: Mapping[str, str]) -> bool:
-    """Return whether Inspector would record if NCCL loaded it."""
+def _is_enabled(environ: Mapping[str, str]) -> bool:
     return bool(_number(environ.get("NCCL_INSPECTOR_ENABLE", "")))
 
 
 def _inspector(environ: Mapping[str, str]) -> Iterator[Check]:
-    if not is_enabled(environ):
+    if not _is_enabled(environ):
         text = "NCCL Inspector is off: time and bandwidth of collectives are unknown"
         yield NCCL.ok(f"{text} (docs/nccl.md)")
         return

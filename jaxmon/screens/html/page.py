@@ -71,11 +71,11 @@ def table(
     if not section:
         return NOTHING
     shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
-    note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
+    note = ". ".join(filter(None, (_capitalized(shown, keep=True), about)))
     below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
-    return titled(capitalized(section.title), card, note=note)
+    return titled(_capitalized(section.title), card, note=note)
 
 
 def titled(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
@@ -85,8 +85,7 @@ def titled(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
     return element("section", head, *parts, **attributes)
 
 
-def capitalized(words: str, *, keep: bool = False) -> str:
-    """Return a title in capitals as on a page; *keep* all but its first letter."""
+def _capitalized(words: str, *, keep: bool = False) -> str:
     if keep or words in _AS_IT_IS:
         return words[:1].upper() + words[1:]
     return words[:1] + words[1:].lower()
@@ -131,12 +130,12 @@ def _order(columns: Sequence[Column]) -> list[int]:
 
 
 def _heading(column: Column) -> Html:
-    title = text(capitalized(column.heading))
+    title = text(_capitalized(column.heading))
     return element("th", title, scope="col", class_=_side(column))
 
 
 def _cell(column: Column, cell: str) -> Html:
-    label = capitalized(column.heading)
+    label = _capitalized(column.heading)
     return element("td", text(cell), class_=_side(column), data_label=label)
 
 
