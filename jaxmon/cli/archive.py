@@ -19,7 +19,7 @@ from typing import Any
 from jaxmon.cli.findings import facts
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
-from jaxmon.facts import endings, responses
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
@@ -170,7 +170,8 @@ def collect(
     secrets = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
     archive.redacted = lambda text: disclosure.forms(secrets.redacted(text))
     responding = [worker for worker in workers if not worker.trouble]
-    metrics = _fetch(responding, "/metrics")
+    sockets = {worker.number: worker.socket for worker in responding}
+    metrics = fetch_all(sockets, "/metrics", timeout=TIMEOUT, max_bytes=_MAX_BYTES)
     found = [
         _described(archive, worker, metrics[worker.number], limits)
         for worker in responding
@@ -246,19 +247,14 @@ def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
 
 
 def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
     try:
-        found = responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
-    except FetchError as error:
-        archive.missing[f"worker {worker.number}, {page}"] = str(error)
+        found: dict[str, Any] = worker.fetch(f"/debug/{page}")
+    except CommandError as error:
+        archive.missing[f"worker {worker.number}, {page}"] = str(error.__cause__)
+        return {}
     if found:
         archive.add_json(f"worker-{worker.number}/{page}.json", found)
     return found
-
-
-def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:
-    sockets = {worker.number: worker.socket for worker in workers}
-    return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
 
 
 def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -128,7 +128,6 @@ def command(
         raise click.UsageError(msg)
     broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
     with (
-        _signals_interrupt(),
         scratch.directory("jaxmon-demo-") as directory,
         Children(programs.environ(str(directory), scale=SCALE), directory) as children,
     ):
@@ -172,23 +171,6 @@ class Fault:
             left = clock(self._end - elapsed)
             return f"fault {self.name}: {BY_NAME[self.name].summary}; ends in {left}"
         return f"fault {self.name} ended {clock(elapsed - self._end)} ago"
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end the demo as Ctrl-C does, unless they are ignored."""
-    before = {
-        number: handler
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
-    }
-    for number in before:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _start(

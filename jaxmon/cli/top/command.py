@@ -98,9 +98,7 @@ def _show(terminal: Terminal, reader: Reader, name: str) -> None:
             lines = process_view(last, seen, state, width=width, height=height)
         else:
             last = None
-            lines = host_view(
-                seen, state, name=name, width=width, height=height, plain=terminal.plain
-            )
+            lines = host_view(seen, state, name=name, width=width, height=height)
         terminal.draw(lines)
         try:
             keys = terminal.keys(_SECONDS)

@@ -73,13 +73,12 @@ def styled(lines: Iterable[str], style: str = "") -> list[Line]:
     return [line((text, style)) for text in lines]
 
 
-def bar(part: float | None, size: int, *, plain: bool) -> Span:
+def bar(part: float | None, size: int) -> Span:
     """Return a bar that is filled by *part*, from 0 to 1."""
-    full, empty = ("#", ".") if plain else ("█", "░")
     if part is None:
-        return Span(empty * size, QUIET)
+        return Span("░" * size, QUIET)
     filled = round(min(max(part, 0.0), 1.0) * size)
-    return Span(full * filled + empty * (size - filled))
+    return Span("█" * filled + "░" * (size - filled))
 
 
 def fitted(text: str, room: int) -> str:
@@ -99,7 +98,6 @@ class Terminal:
                 "`jaxmon explain --watch` do not"
             )
             raise CommandError(msg)
-        self.plain = "utf" not in (sys.stdout.encoding or "").lower()
         self._colours = output.has_colours(environ)
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
         self._encoding = sys.stdout.encoding or "ascii"

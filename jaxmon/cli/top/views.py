@@ -154,7 +154,7 @@ _DEVICES: Fields[status.DeviceSummary] = (
 
 
 def host_view(
-    seen: Seen, state: State, *, name: str, width: int, height: int, plain: bool
+    seen: Seen, state: State, *, name: str, width: int, height: int
 ) -> list[Line]:
     """Return the lines of the first screen, *height* of them at most."""
     answer = _answer(seen.summary.answer, width, most=_MOST_REASONS)
@@ -168,7 +168,7 @@ def host_view(
     room = height - len(above) - 1
     # A third, or all that processes leave.
     left = room - 2 * len(seen.processes) - 3
-    below = _accelerators(seen, width, most=max(room // 3 - 1, left, 1), plain=plain)
+    below = _accelerators(seen, width, most=max(room // 3 - 1, left, 1))
     listed = _processes(seen, state, width, room - len(below))
     blank = [BLANK] * (room - len(below) - len(listed))
     lines = [*above, *listed, *blank, *below]
@@ -327,19 +327,19 @@ def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
     return fitting(fields, _DISPENSABLE, width - _LEAST_COMMAND)
 
 
-def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Line]:
+def _accelerators(seen: Seen, width: int, *, most: int) -> list[Line]:
     """Return a line with bars for each accelerator, or else for each device of JAX."""
     name = min(max(width - _BESIDE_NAME, _LEAST_NAME), _MOST_NAME)
     powers = width >= name + _WITH_POWER
     heading = "ACCELERATOR"
     found = [
-        _accelerator(accelerator, name, plain=plain, powers=powers)
+        _accelerator(accelerator, name, powers=powers)
         for accelerator in seen.summary.accelerators
     ]
     if not found:
         heading = "DEVICE"
         found = [
-            _device(device, name, plain=plain)
+            _device(device, name)
             for device in seen.summary.devices
             if device.memory_in_use is not None
         ]
@@ -352,7 +352,7 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
 
 
 def _accelerator(
-    accelerator: status.AcceleratorSummary, name: int, *, plain: bool, powers: bool
+    accelerator: status.AcceleratorSummary, name: int, *, powers: bool
 ) -> Line:
     first = fitted(f"{accelerator.index} {accelerator.model}", name)
     if accelerator.up is False:
@@ -361,25 +361,25 @@ def _accelerator(
     busy = accelerator.utilization
     return (
         *line(f"{first}  "),
-        bar(busy, _BAR, plain=plain),
+        bar(busy, _BAR),
         *line(f"{shown(busy, ratio):>6}  "),
-        *_memory(accelerator.memory_used, accelerator.memory_size, plain=plain),
+        *_memory(accelerator.memory_used, accelerator.memory_size),
         *line("" if heat is None else f"  {heat:.0f} °C"),
         *line("" if power is None or not powers else f"  {power:.0f} W"),
     )
 
 
-def _device(device: status.DeviceSummary, name: int, *, plain: bool) -> Line:
+def _device(device: status.DeviceSummary, name: int) -> Line:
     first = fitted(f"worker {device.worker} · {device.device} {device.kind}", name)
-    memory = _memory(device.memory_in_use, device.memory_limit, plain=plain)
+    memory = _memory(device.memory_in_use, device.memory_limit)
     return (*line(f"{first}  {UNKNOWN:<{_BAR + 6}}  "), *memory)
 
 
-def _memory(used: float | None, limit: float | None, *, plain: bool) -> Line:
+def _memory(used: float | None, limit: float | None) -> Line:
     if used is None or not limit:
         return line(shown(used, size))
     text = f" {size(used)}/{size(limit)}"
-    return (bar(used / limit, _BAR, plain=plain), *line(f"{text:<18}"))
+    return (bar(used / limit, _BAR), *line(f"{text:<18}"))
 
 
 def _life(last: ProcessView, seen: Seen, width: int) -> list[Line]:
