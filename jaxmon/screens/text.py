@@ -201,13 +201,13 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
     """Return the latest recompiles; consecutive identical ones are merged."""
     lines: list[str] = []
-    for latest, known in alike(found, now)[:_MOST_RECOMPILES]:
+    for latest, facts in alike(found, now)[:_MOST_RECOMPILES]:
         trace = [f"trace {latest.trace_id}"] if latest.trace_id else []
         details = list(latest.texts[:_MOST_DIFFERENCES]) or [latest.cause]
         if rest := len(latest.texts) + latest.omitted - len(details):
             details += [f"and {rest} more"] if rest > 0 else []
         what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
-        text = f"{what} ({', '.join([*known, *trace])})"
+        text = f"{what} ({', '.join([*facts, *trace])})"
         lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
     return lines
 

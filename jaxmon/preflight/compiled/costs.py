@@ -95,7 +95,8 @@ class HloText(HloProgram):
             elif (row := re.match(_TABLE, line)) and table:
                 self._tables[table][int(row[1][:9])] = row[2] or row[3] or ""
             elif head := re.match(_HEAD, line):
-                computation, names = TextComputation(self._number(head[2])), {}
+                computation, names = Computation(memoryview(b"")), {}
+                computation.id = self._number(head[2])
                 self._computations[computation.id] = computation
                 self.entry = computation if head[1] else self.entry
 
@@ -162,18 +163,6 @@ class HloText(HloProgram):
             (frame["file_location_id"], frame["parent_frame_id"] - shift)
             for frame in found
         ]
-
-
-class TextComputation(Computation):
-    """A computation whose instructions are added one by one."""
-
-    def __init__(self, number: int) -> None:
-        self.id, self.root = number, 0
-        self.instructions = {}
-
-    def names(self) -> Iterator[str]:
-        """Yield the names of its instructions."""
-        return (instruction.name for instruction in self.instructions.values())
 
 
 def _closed(line: str, begin: int) -> int:

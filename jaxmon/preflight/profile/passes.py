@@ -153,8 +153,8 @@ def _own_times(
         ]
         lines.append(events)
         # Compiles that this thread waits for, or does itself.
-        own = (of for of in events if of.name in ends)
-        spans.append([of._replace(end=of.end + ends[of.name]) for of in own])
+        compiling = (of for of in events if of.name in ends)
+        spans.append([of._replace(end=of.end + ends[of.name]) for of in compiling])
     found: dict[str, list[list[OwnTime]]] = defaultdict(list)
     for events, within in zip(lines, spans, strict=True):
         threads: dict[str, list[OwnTime]] = defaultdict(list)

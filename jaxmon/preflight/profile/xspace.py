@@ -274,11 +274,13 @@ class Computation:
     def __init__(self, message: memoryview) -> None:
         found = wire.Message(message)
         self.id, self.root = found.number(5), found.number(6)
-        self._instructions = found.messages(2)
+        self._messages = found.messages(2)
 
     def names(self) -> Iterator[str]:
         """Yield the names of its instructions, at a fraction of the cost of reading."""
-        for message in self._instructions:
+        if not self._messages:  # they are from text
+            yield from (of.name for of in self.instructions.values())
+        for message in self._messages:
             for number, value in wire.fields(message):
                 if number == 1:
                     yield wire.text(value)
@@ -287,7 +289,7 @@ class Computation:
     @cached_property
     def instructions(self) -> dict[int, Instruction]:
         """The instructions by id."""
-        return dict(_instruction(message) for message in self._instructions)
+        return dict(_instruction(message) for message in self._messages)
 
     @cached_property
     def users(self) -> dict[int, list[int]]:
