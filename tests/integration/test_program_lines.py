@@ -27,8 +27,7 @@ from jaxmon.facts.programs import read
 from jaxmon.host.http import client
 from jaxmon.host.sources import display_path
 from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
-from jaxmon.preflight.compiled.page import render
-from jaxmon.preflight.compiled.view import ProcessPrograms, text
+from jaxmon.preflight.compiled.view import ProcessPrograms, render, text
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
 
