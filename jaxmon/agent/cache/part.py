@@ -61,10 +61,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CacheMiss:
-    """
-    Outcome of a miss: *of* what, of which only the key is known if JAX could not read
-    the entry; whether it was about to write one, failed, or finds it too large.
-    """
+    """Outcome of a miss: of an entry that JAX could not read, only the key is known."""
 
     stored = failed = too_large = False
 
@@ -91,10 +88,7 @@ def reason_not_stored(attempt: CacheMiss, jax: JaxCache) -> str | None:
 
 
 class CacheErrors:
-    """
-    Counts errors by operation, records each as an event, and remembers the *last*, and
-    the *trouble* until an entry has been read or written again.
-    """
+    """Counts errors, records each, and knows the *trouble* until it is over."""
 
     def __init__(self, events: EventLog) -> None:
         self.counts = {"read": Tally(), "write": Tally()}
