@@ -373,17 +373,17 @@ class PersistentCache(Part):
             self._worker.submit(self.scan)
 
     def _obstacles(self) -> list[functions.Obstacle]:
-        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
+        from jaxmon.agent.cache import obstacles as rules  # noqa: PLC0415 - on request
 
         jax, listing = self._jax, self._watch.listing
         private, flag = self._varying()
         refused = {
-            reason: known.UncachedPrograms(*found)
+            reason: rules.UncachedPrograms(*found)
             for reason, found in self._refused.copy().items()
         }
         fast = "below_threshold" in refused
-        return known.obstacles(
-            known.CacheState(
+        return rules.obstacles(
+            rules.CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,
@@ -415,11 +415,11 @@ class PersistentCache(Part):
         """Return what keeps other processes from what this one wrote, if known."""
         if self._requests["hit"].value or not self._writes.value:
             return "", None
-        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
+        from jaxmon.agent.cache import obstacles as rules  # noqa: PLC0415 - on request
 
-        moment = known.Moment(os.getpid(), self._started, wall_time())
+        moment = rules.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""
-        return known.varying(path, moment), known.varying_flag(os.environ, moment)
+        return rules.varying(path, moment), rules.varying_flag(os.environ, moment)
 
 
 def _tallies() -> dict[str, Tally]:
