@@ -43,10 +43,7 @@ Compared: TypeAlias = tuple[
 
 @dataclass(slots=True, eq=False)
 class PendingCause:
-    """
-    Cause determined before a compile, `None` for the first; holds no user objects. The
-    *place* is the line to change, and each of *noted* gets the seconds.
-    """
+    """Why a call compiles, `None` for the first time, and the line to be changed."""
 
     compared: Compared
     cause: Cause | None
@@ -142,10 +139,7 @@ class CauseFinder:
     def find_transformed_cause(
         self, function: Function, found: Transformed, frame: FrameType
     ) -> PendingCause | None:
-        """
-        Return why *found*, a program of *function*, is compiled under a transformation,
-        `None` if the function is unknown or JAX's; *frame* calls the compiler.
-        """
+        """Return why *found* is compiled, by *frame*, `None` if that is not known."""
         if function.internal or not self._guard.on(self._site):
             return None
         transformed = self._contained(
