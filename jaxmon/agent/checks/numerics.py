@@ -186,6 +186,7 @@ class NumericsPart(Part):
     name = "numerics"
 
     def __init__(self, context: Context, watcher: Watcher) -> None:
+        self._guard = context.guard
         self._jax = context.jax
         self._events = context.events
         self._budget = context.scheduler.budget
