@@ -182,7 +182,6 @@ class _Request:
 
 
 def _pushing_last(send: Send) -> Send:
-    """Return *send*, which pushes before the end of the application is said."""
 
     async def forward(message: Message) -> None:
         if message["type"] == "lifespan.shutdown.complete":
@@ -209,7 +208,6 @@ def _routes(app: Any) -> Iterable[Any]:
 
 
 def _template(routes: Iterable[Any], scope: Scope) -> str | None:
-    """Return the template that *scope* matches, else but for the method."""
     partial: str | None = None
     for route in routes:
         match, child = route.matches(scope)

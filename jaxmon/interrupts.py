@@ -129,7 +129,6 @@ def pass_on_printed(*, since: object) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error* and what was raised within our code before it, the latest first."""
     linked: BaseException | None = error
     for _ in range(_MAX_CHAIN):
         # An exception that the program itself is handling has been in one of the
@@ -165,12 +164,10 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
 
 
 def _is_raise(code: CodeType, at: int) -> bool:
-    """Return whether the instruction of *code* at *at* is a ``raise`` statement."""
     return 0 <= at < len(code.co_code) and code.co_code[at] == _RAISE
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
-    """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
     return any([value is below for value in _arguments(frame)])

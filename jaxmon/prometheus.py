@@ -49,7 +49,6 @@ class CollectingAgent(Protocol):
 
     def collect(self) -> list[Family]:
         """Return every metric family."""
-        ...
 
 
 class AgentCollector(ClientCollector):
@@ -88,7 +87,6 @@ class AgentCollector(ClientCollector):
             return ()
 
     def _note(self) -> None:
-        """Log a failure once."""
         if not self._failed:
             self._failed = True
             log.error(

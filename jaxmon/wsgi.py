@@ -256,7 +256,6 @@ def _caught_by_flask() -> Exception | None:
 
 
 def _flask_inside(app: Any) -> Any:
-    """Return the Flask application inside *app*, `None` if there is none."""
     for _ in range(_MAX_DEPTH):
         # What Flask is given as `app.wsgi_app` wraps a method of it.
         app = getattr(app, "__self__", app)

@@ -41,18 +41,10 @@ MOST = 64
 
 class CheckpointOperation:
     """
-    One save or restore.
-
-    Attributes:
-        kind: what it does.
-        end: closed when it succeeded or failed.
-        blocked: closed when the program continues.
-        thread: the thread that called Orbax.
-        began: when it began, on the performance counter.
-        payer: the request or step that it is for, if traces are on.
+    One save or restore, on the thread that called Orbax. `end` is closed when it
+    succeeded or failed, `blocked` when the program continues; `payer` is what it is
+    for, if traces are on.
     """
-
-    __slots__ = ("began", "blocked", "end", "kind", "payer", "thread")
 
     def __init__(self, kind: CheckpointKind) -> None:
         self.kind = kind
@@ -162,12 +154,7 @@ _GIBIBYTE = 1 << 30
 
 
 class CheckpointPart(Part):
-    """
-    Counts checkpoints, and reports them as activities.
-
-    Args:
-        timeline: where the time goes, and the ages of activities.
-    """
+    """Counts checkpoints, and reports them as activities of the *timeline*."""
 
     name = SITE
 
@@ -255,7 +242,6 @@ class CheckpointPart(Part):
         return contained
 
     def _count(self, failed: Iterable[CheckpointOperation], *seen: str) -> None:
-        """Count *failed*, and make the series of operations that were *seen* appear."""
         with self._lock:
             for operation in seen:
                 self._failures.setdefault(operation, 0)
@@ -266,7 +252,6 @@ class CheckpointPart(Part):
                 self._trace(ended, failed=True)
 
     def _trace(self, operation: CheckpointOperation, *, failed: bool) -> None:
-        """Make the span of *operation*, which has ended."""
         tracer, payer = self._observers.tracer, operation.payer
         if tracer is None or payer is None:
             return

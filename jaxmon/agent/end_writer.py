@@ -44,12 +44,9 @@ class EndWriter:
     """
     Writes the record of this process, in the file *path* of the slot that it holds,
     which gets the permissions *mode*. Without the file, as on a full disk, or after
-    `abandon`, it does nothing.
-
-    Attributes:
-        record: what the file has, as far as this process wrote it; `None` without one.
-        before: the record of the process before it, and
-        continued: the counts that it adds to, if it does.
+    `abandon`, it does nothing. `record` is what the file has, as far as this process
+    wrote it; `before` is that of the process before it, and `continued` the counts that
+    it adds to.
     """
 
     def __init__(self, path: Path = Path(), mode: int = 0o600) -> None:
@@ -73,11 +70,8 @@ class EndWriter:
 
     def begin(self, since: ProcessEnd | None = None) -> None:
         """
-        Count this process, and its predecessor if that did not finish.
-
-        Args:
-            since: this process's last record, if it was counted in this slot before
-                and only recreates the file.
+        Count this process, and its predecessor if that did not finish; if it only
+        recreates the file, where it was counted already, *since* its last record.
         """
         with self._lock:
             try:
@@ -247,7 +241,6 @@ class EndWriter:
 
 
 def _script() -> int:
-    """Return the checksum of what this process runs."""
     return zlib.crc32(os.fsencode(disclosure.own_script()))
 
 

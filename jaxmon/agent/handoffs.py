@@ -46,11 +46,8 @@ _MOST = 64
 
 class HandoffNote:
     """
-    An item in a queue.
-
-    Attributes:
-        requests: what it is for; none if it follows an equal item that has some.
-        since: when it was put there.
+    An item in a queue *since* then, for *requests*; none if it follows an equal item
+    that has some.
     """
 
     __slots__ = ("_key", "requests", "since")
@@ -81,11 +78,6 @@ count = _waiting.__len__
 """Returns the number of noted items; in C."""
 
 
-def is_noted(queue: object, item: object) -> bool:
-    """Return whether *item* is in *queue* on behalf of something."""
-    return (id(queue), id(item)) in _waiting
-
-
 def put(queue: object, item: object) -> None:
     """Note that this context is about to put *item* into *queue*."""
     key, requests = (id(queue), id(item)), work.carried()
@@ -102,12 +94,8 @@ def put(queue: object, item: object) -> None:
 
 def take(queue: object, item: object, *, inherited: bool = False) -> None:
     """
-    Note that this thread or task is about to take *item* from *queue*.
-
-    Args:
-        queue: the queue.
-        item: the item.
-        inherited: it does nothing else, for the task that started it.
+    Note that this thread or task is about to take *item* from *queue*; *inherited*: it
+    does nothing else, for the task that started it.
     """
     key = id(queue), id(item)
     waiting = _waiting.get(key)
@@ -145,13 +133,8 @@ _MAY_CARRY: Condition = (entered, work.current, count)
 class Lookup:
     """
     Replaces a method, and passes each lookup on an object to *observe*, with the frame
-    that looks it up, if one of three functions returns something.
-
-    Args:
-        original: the method.
-        observe: what else to do.
-        when: the functions; in C, as they are called for each item of each queue.
-        guard: contains failures.
+    that looks it up, if one of three functions returns something: *when*, in C, as they
+    are called for each item of each queue.
     """
 
     def __init__(
@@ -176,12 +159,9 @@ class Lookup:
 
 class Handoffs(Part):
     """
-    Attributes work to requests across queues and thread pools.
-
-    Modules that are not loaded are left alone until a route has its first request.
-
-    Args:
-        failed: is passed the futures of tasks that fail, and the exceptions.
+    Attributes work to requests across queues and thread pools. Modules that are not
+    loaded are left alone until a route has its first request. *failed* is passed the
+    futures of tasks that fail, and the exceptions.
     """
 
     name = SITE
@@ -300,15 +280,14 @@ def _on_put(code: CodeType) -> Callable[[Any, FrameType], None]:
 def _on_get(
     container: str, index: int, awaiting: CodeType | None
 ) -> Callable[[Any, FrameType], None]:
-    """*awaiting*: the code of ``get``, if it may run as a task of its own."""
-
+    # *awaiting*: the code of ``get``, if it may run as a task of its own.
     def observe(queue: Any, frame: FrameType) -> None:
         del frame
         items = getattr(queue, container, None)
         # Another kind belongs to a subclass, with an order of its own.
         if type(items) in (deque, list) and items:
             item = items[index]
-            if is_noted(queue, item):
+            if (id(queue), id(item)) in _waiting:
                 inherited = awaiting is not None and task_runs(awaiting)
                 take(queue, item, inherited=inherited)
 

@@ -43,15 +43,7 @@ _SECONDS = 0.5
 
 
 class SeenCompile(NamedTuple):
-    """
-    How a program was compiled, or loaded.
-
-    Attributes:
-        function: that it was compiled for.
-        finished: Unix time at which it was.
-        phases: what that took.
-        jaxpr: returns what JAX lowered, `None` if that is gone.
-    """
+    """How a program was compiled or loaded; *jaxpr* returns `None` if that is gone."""
 
     function: Function
     finished: float
@@ -61,13 +53,9 @@ class SeenCompile(NamedTuple):
 
 class LoadedProgram(NamedTuple):
     """
-    What is known of a program.
-
-    Attributes:
-        seen: its compile, `None` if that was before us.
-        text: length of its HLO, without metadata.
-        copy: bytes that a copy of it takes in memory while it is made.
-        figures: what XLA says of it, as far as that was read.
+    What is known of a program: how it was *seen*, `None` if that was before us; the
+    length of its HLO's *text*, without metadata; bytes that a *copy* of it takes while
+    it is made; and *figures* of XLA, as far as these were read.
     """
 
     seen: SeenCompile | None
@@ -81,12 +69,7 @@ _Maker: TypeAlias = Callable[[_Found, int, str | None], dict[str, Any]]
 
 
 class LoadedPrograms:
-    """
-    The loaded programs. Thread-safe.
-
-    Attributes:
-        records: what is known of each, by identity of the executable.
-    """
+    """The loaded programs; `records` by identity of the executable. Thread-safe."""
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
@@ -167,14 +150,8 @@ _EQUATION_SECONDS = 2.0
 
 class LoadedPages:
     """
-    Responds with what the newest programs of the user's functions are.
-
-    Args:
-        jax: the module.
-        guard: contains failures.
-        worker: does it.
-        loaded: the programs.
-        read: reads those that were not read yet.
+    Responds with what the newest programs of the user's functions are; *read* reads
+    those that were not read yet.
     """
 
     def __init__(
@@ -285,10 +262,7 @@ class LoadedPages:
 
 
 def _newest(loaded: LoadedPrograms) -> _Found:
-    """
-    Return the newest program of each function of the user's, then the older ones. They
-    must not be kept.
-    """
+    """Return the user's newest programs, one by function, then older; keep none."""
     found = [
         (executable, record.seen, record)
         for executable, record in loaded.now()

@@ -94,15 +94,8 @@ _DROPPED = ("event", "figure", "program", "sample", "span", "tracker", "value")
 
 class OwnMetrics(NamedTuple):
     """
-    The metrics of an agent that are about itself.
-
-    Attributes:
-        parts: its parts.
-        markers: that which has the program's markers.
-        serving: its server.
-        pusher: what pushes its metrics, if anything does.
-        scrapes: how long scrapes take.
-        began: when it started, in monotonic time.
+    The metrics of an agent that are about itself, which *began* in monotonic time;
+    *scrapes*: how long these take.
     """
 
     context: Context

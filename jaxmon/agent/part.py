@@ -30,13 +30,10 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 class Explanation(NamedTuple):
     """
-    What a part contributes to the facts of a process, on request: records of
-    `jaxmon.facts`. Thread-safe; takes milliseconds, or half a second where something is
-    read on request.
-
-    Attributes:
-        sections: by field of `jaxmon.facts.process.Snapshot`.
-        functions: by field of `jaxmon.facts.functions.FunctionFact`, then by function.
+    What a part contributes to the facts of a process, on request, by field of
+    `jaxmon.facts.process.Snapshot` and of `jaxmon.facts.functions.FunctionFact`, then
+    by function: records of `jaxmon.facts`. Thread-safe; takes milliseconds, or half a
+    second where something is read on request.
     """
 
     sections: Mapping[str, Callable[[], Any]] = _EMPTY
@@ -60,13 +57,7 @@ class Part:
         """Start background threads."""
 
     def refresh(self, *, asked: bool) -> None:
-        """
-        Update periodic data now.
-
-        Args:
-            asked: whether the program requested it, which includes data updated only on
-                request.
-        """
+        """Update periodic data; if *asked* by the program, also what is so updated."""
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics. Fast and thread-safe."""
@@ -104,6 +95,8 @@ class Part:
         """Leave all to the parent; in a forked child. Takes no lock, never blocks."""
 
 
+_ABSENT = Part()
+
 # What is loaded by time alone can wait so long; the timer rings ten times a second.
 _SECONDS = 1.0
 
@@ -123,11 +116,7 @@ class Loading:
     """
     When late parts may be loaded.
 
-    Args:
-        scheduler: has the thread that loads those that are loaded soon.
-
     Attributes:
-        guard: contains what fails then.
         lock: held while a part is loaded, and while the process forks: a child could
             never import what a thread of its parent was importing.
         closed: whether no more are loaded: at exit, imports may fail, and make Python
@@ -152,25 +141,18 @@ class Loading:
 
 class LatePart(Part):
     """
-    Stands for a part that has nothing to do yet, and loads it when it has.
+    Stands for a part that has nothing to do yet, and loads it when it has, as `part`.
 
     Whatever fails then is a failure of that part, which is loaded no more.
 
     Args:
-        name: of the part.
-        make: returns the part.
-        loading: when it may be loaded.
         observers: lists of `jaxmon.agent.context.Observers`, by name: the first event
             of each loads the part, which then has the place in the list.
-        pages: its endpoints on the Unix socket, which load it too.
-        public: likewise, on the port.
+        pages, public: its endpoints on the Unix socket and the port, which load it too.
         hears: events of `jax.monitoring` that load it: those without a value,
             durations, scalars.
         scraped: whether collecting loads it.
         soon: whether it is loaded a second after the start in any case.
-
-    Attributes:
-        part: that, once loaded.
     """
 
     def __init__(  # noqa: PLR0913 - all that may load it
@@ -248,7 +230,6 @@ class LatePart(Part):
             part.stop()
 
     def _wake(self, name: str, *event: Any) -> Any:
-        """Pass an *event* to the part."""
         if name == "timer" and not self._is_due():
             return None
         found, waker = self._lists[name], self._wakers[name]
@@ -294,27 +275,23 @@ class LatePart(Part):
     def refresh(self, *, asked: bool) -> None:
         """Update periodic data, which loads what is loaded soon if *asked*."""
         part = self.load() if asked and self._soon else self.part
-        if part is not None:
-            part.refresh(asked=asked)
+        (part or _ABSENT).refresh(asked=asked)
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics, none before there is something to count."""
-        part = self.load() if self._scraped else self.part
-        return () if part is None else part.collect()
+        return ((self.load() if self._scraped else self.part) or _ABSENT).collect()
 
     def explain(self) -> Explanation:
         """Return its contribution to the debug overview."""
-        part = self.load()
-        return Explanation() if part is None else part.explain()
+        return (self.load() or _ABSENT).explain()
 
     def flush(self, seconds: float) -> None:
         """Send what is to be sent."""
-        if self.part is not None:
-            self.part.flush(seconds)
+        (self.part or _ABSENT).flush(seconds)
 
     def dropped(self) -> Mapping[str, int]:
         """Return the number of dropped items by kind."""
-        return {} if self.part is None else self.part.dropped()
+        return (self.part or _ABSENT).dropped()
 
     def pages(self) -> Mapping[str, Handler]:
         """Return its endpoints on the Unix socket."""
@@ -333,17 +310,14 @@ class LatePart(Part):
 
     def send(self) -> None:
         """Begin to send what is left."""
-        if self.part is not None:
-            self.part.send()
+        (self.part or _ABSENT).send()
 
     def stop(self) -> None:
         """Stop it; it is loaded no more."""
         self._stopped = True
-        if self.part is not None:
-            self.part.stop()
+        (self.part or _ABSENT).stop()
 
     def abandon(self) -> None:
         """Leave everything to the parent process."""
         self._stopped = True
-        if self.part is not None:
-            self.part.abandon()
+        (self.part or _ABSENT).abandon()

@@ -51,13 +51,7 @@ if TYPE_CHECKING:
 
 
 class Ask(NamedTuple):
-    """
-    A method of another part, which is called if that part is loaded.
-
-    Attributes:
-        path: name of the part and of the method.
-        absent: returns the response without the part.
-    """
+    """A method of another part, which is called if that is loaded, else *absent*."""
 
     path: str
     absent: Callable[[], Any]
@@ -284,12 +278,9 @@ class AgentParts:
     """
     The parts of one agent, and what they are given.
 
-    Args:
-        indicators: what the program marks and logs: compile time is attributed to its
-            activities, and its logged arrays are read.
-
-    Attributes:
-        loading: when late parts may be loaded.
+    The parts of one agent, and what they are given. The program's *indicators* are
+    attributed compile time, and their logged arrays read; `loading` says when late
+    parts may be loaded.
     """
 
     def __init__(self, context: Context, indicators: Indicators) -> None:

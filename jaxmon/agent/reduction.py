@@ -21,13 +21,8 @@ JAX = "jax"
 
 class Reduction:
     """
-    Reduces families.
-
-    Args:
-        table: the functions, which know whether they are JAX's own.
-        functions: whether these are exported by function.
-        few: groups of metrics, in lower case, whose histograms have few buckets; or
-            ``all``.
+    Reduces families: those of JAX's own functions to one, unless these are exported by
+    function; histograms of the groups *few*, in lower case, or ``all``, to few buckets.
     """
 
     def __init__(
@@ -44,10 +39,8 @@ class Reduction:
         """Return *families* with fewer series; 0.2 µs per sample."""
         internal = () if self._functions else self._internal_labels()
         return [
-            family._replace(
-                samples=self._samples(family.metric, family.samples, internal)
-            )
-            for family in families
+            f._replace(samples=self._samples(f.metric, f.samples, internal))
+            for f in families
         ]
 
     def _samples(
@@ -65,7 +58,6 @@ class Reduction:
         return samples
 
     def _internal_labels(self) -> tuple[str, ...]:
-        """Return the labels of JAX's own functions, as series have them."""
         return tuple(
             labels_text(("function",), (function.name,))
             for function in self._table

@@ -52,14 +52,9 @@ PartT = TypeVar("PartT", bound=Part)
 
 class Runtime:
     """
-    An agent that is running, or has been.
-
-    Attributes:
-        hooks: the hooks that they have attached to JAX.
-        parts: the parts, in the order of starting.
-        serving: the server of the metrics.
-        running: whether it is observing.
-        loading: held while a late part is loaded.
+    An agent that is running, or has been: its `parts`, in the order of starting, and
+    the `hooks` that they have attached to JAX. `loading` is held while a late part is
+    loaded.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:

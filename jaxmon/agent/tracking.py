@@ -99,7 +99,6 @@ def _is_amount(number: Any) -> bool:
 
 
 def _findings(runtime: Runtime) -> str:
-    """Return what was found, one line each; takes some milliseconds."""
     from jaxmon.limits.shared import current  # noqa: PLC0415 - once, at the end
     from jaxmon.symptoms.findings import find  # noqa: PLC0415
 

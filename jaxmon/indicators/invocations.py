@@ -284,7 +284,6 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
 
 
 def _seconds(args: tuple[Any, ...], timeout: float) -> float:
-    """Return how long to wait: *timeout*, or less if the platform says so."""
     if recorder() is None:
         return timeout
     try:

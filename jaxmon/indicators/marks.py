@@ -50,8 +50,6 @@ class LoopCounts:
     them started or completed a step, by the clock of `now`.
     """
 
-    __slots__ = ("last_step", "seconds", "steps", "waited")
-
     def __init__(self, name: str) -> None:
         self.steps = 0
         self.waited = 0.0

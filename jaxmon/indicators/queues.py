@@ -28,8 +28,6 @@ class DepthHistory:
     what was read at each scrape and `jaxmon explain`, and what the program has set.
     """
 
-    __slots__ = ("_clock", "_kept", "depth", "maximum")
-
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._kept: deque[tuple[float, int]] = deque(

@@ -38,7 +38,6 @@ class Note(Protocol):
 
     def drop(self, request: OpenRequest) -> bool:
         """Note that *request* has ended; return whether it is still there."""
-        ...
 
 
 class Holder(Protocol):
@@ -362,7 +361,6 @@ class RecognisedRequest(ServedRequest):
 
 
 def _replaced(outer: RequestEntry) -> bool:
-    """Return whether *outer* was recognised, and drop it: a marked one follows."""
     if not isinstance(outer.by(), RecognisedRequest):
         return False
     RecognisedRequest.replaced = True

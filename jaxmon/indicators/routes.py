@@ -45,8 +45,6 @@ class Failures:
     with a message that is read once in ten seconds.
     """
 
-    __slots__ = ("_counts", "_lock", "_read")
-
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[int, float, str]] = {}
         self._read: dict[tuple[str, str], float] = {}
@@ -102,7 +100,6 @@ class RequestInProgress(Protocol):
 
     def in_progress(self) -> bool:
         """Return whether it is in progress and recorded."""
-        ...
 
 
 class RequestRoute:
@@ -115,11 +112,6 @@ class RequestRoute:
     and `seconds` are by outcome and start; `usual` are those that the latest took while
     nothing compiled; `left` counts callers who did before the response began.
     """
-
-    __slots__ = (
-        *("_lock", "counts", "failures", "left", "name", "seconds", "series"),
-        *("serving", "usual"),
-    )
 
     tenant = ""
 
@@ -196,8 +188,6 @@ _MOST_TENANTS = 20
 class Tenant:
     """The metrics of one tenant: of all routes together, since there may be many."""
 
-    __slots__ = ("_lock", "counts", "name", "seconds")
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.counts = dict.fromkeys(catalog.REQUEST_OUTCOMES, 0)
@@ -217,8 +207,6 @@ class TenantRoute(RequestRoute):
     A route, for a request of a tenant, which counts for both. Other requests pay
     nothing for it.
     """
-
-    __slots__ = ("_route", "_tenant", "tenant")
 
     def __init__(self, route: RequestRoute, tenant: Tenant) -> None:
         self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name

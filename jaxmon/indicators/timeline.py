@@ -48,7 +48,6 @@ class Open(Protocol):
     @property
     def end(self) -> End:
         """Its end, empty until then."""
-        ...
 
 
 class _Named:

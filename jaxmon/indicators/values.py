@@ -58,11 +58,6 @@ class Trend:
     before it.
     """
 
-    __slots__ = (
-        *("_best", "_chunk", "_first", "_recent", "count", "latest", "nan"),
-        *("nonfinite", "run", "since", "spike", "spikes"),
-    )
-
     def __init__(self) -> None:
         self.count = self.nonfinite = self.run = self.spikes = 0
         self.nan = False

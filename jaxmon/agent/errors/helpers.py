@@ -79,10 +79,7 @@ _EVERY_SECONDS = 5.0
 
 
 class HelperFailures:
-    """
-    Args:
-        lines: finds the line of the program that an exception came from.
-    """
+    """Helpers that failed, with the line that an exception came from, by *lines*."""
 
     def __init__(self, lines: SourceLineFinder) -> None:
         self._lines = lines

@@ -53,23 +53,15 @@ _MAX_FRAMES = 200
 
 
 class _ErrorThread(threading.local):
-    """
-    Attributes:
-        failed: whether a callback that failed was counted, and its error has not been
-            met since.
-    """
+    """`failed`: a callback that failed was counted, whose error is still to be met."""
 
     failed = False
 
 
 class ErrorPart(Part):
     """
-    Classifies and counts errors. Called on the thread that has the error.
-
-    Args:
-        function_of: returns the entry of a jitted function.
-        on_call_error: called for each call that an error leaves, with its frame.
-        words: what this process leaves when it ends.
+    Classifies and counts errors. Called on the thread that has the error; for calls
+    that one leaves, *on_call_error* is called with their frames.
     """
 
     name = "errors"
@@ -194,7 +186,7 @@ class ErrorPart(Part):
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             with self._guard.contained("uncaught"):  # the program is reporting
-                self.record_surfaced(error)
+                self._record(error, self._is_counted)
 
     def _on_thread_end(
         self,
@@ -206,21 +198,10 @@ class ErrorPart(Part):
         with self._guard.contained("uncaught"):  # the program is reporting
             self.helpers.on_uncaught(thread, error, handled=handled)
 
-    def record_surfaced(self, error: BaseException | None) -> None:
-        """Record an exception that reached the top of a thread or a marker."""
-        self._record(error, self._is_counted)
-
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
-        """
-        Record *error*, which propagates from a call of *function*.
-
-        Args:
-            function: the function called.
-            error: the exception.
-            above: the frame that made the call.
-        """
+        """Record *error*, which propagates from a call of *function* by *above*."""
         if not self._is_known(error):
             self._remember(error)
             stage = failures.stage_of(error)
@@ -235,16 +216,12 @@ class ErrorPart(Part):
     ) -> None:
         """
         Record an exception that propagated from a thread, request, activity or wait,
-        counting JAX errors in it not counted before.
+        counting JAX errors in it not counted before; others are ignored.
 
         A failing cached call, or a device error that surfaces when the result is
         awaited, never passes the miss path; the function is then unknown unless the
-        message names it.
-
-        Args:
-            error: any exception; those not from JAX are ignored.
-            stage: how far the call had come, if better known than from the traceback.
-            frame: the origin of an error that has no traceback yet.
+        message names it. *stage* is better known than from the traceback, *frame* the
+        origin of an error that has none yet.
         """
         self._record(error, self._is_known, stage=stage, frame=frame)
 
@@ -325,7 +302,6 @@ class ErrorPart(Part):
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """Contain failures in the block."""
         # If there is no memory, that is no failure of ours.
         with (
             self._guard.contained("errors_told", stays_on=True),
@@ -346,7 +322,6 @@ class ErrorPart(Part):
         )
 
     def _is_known(self, error: BaseException) -> bool:
-        """Return whether *error* has been counted."""
         if self._thread.failed and failures.is_of_callback(error):
             self._thread.failed = False
             self._remember(error)
@@ -383,7 +358,6 @@ class ErrorPart(Part):
         return f"{display_path(site.file)}:{site.line}" if site.file else None
 
     def _named_in(self, error: BaseException) -> Function:
-        """Return the function named in the text if unique, else unknown."""
         name = failures.function_named_in(error)
         table = self._context.table
         found = [f for f in table if name and f.name.rpartition(".")[2] == name]

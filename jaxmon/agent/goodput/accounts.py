@@ -24,14 +24,9 @@ _STEPPING = (STEP, DATA_WAIT)
 
 class Progress(NamedTuple):
     """
-    How far the loop of an attempt has come.
-
-    Attributes:
-        loop: its name.
-        steps: done in this process.
-        numbered: where steps were given a number since the last time; see `Loop`.
-        age: seconds since the latest was done.
-        running: whether the loop runs.
+    How far the *loop* of an attempt has come: *steps* were done in this process, the
+    latest so many seconds ago; where they were *numbered* since the last time, see
+    `Loop`.
     """
 
     loop: str
@@ -43,14 +38,8 @@ class Progress(NamedTuple):
 
 class Accounts:
     """
-    Keeps the record of one attempt.
-
-    Args:
-        record: as `begun` returned it.
-        continues: whether an earlier agent of the same process has kept it.
-
-    Attributes:
-        record: up to the latest call of `advance`.
+    Keeps the `record` of one attempt, as `begun` returned it, which *continues* what an
+    earlier agent of the same process has kept.
     """
 
     def __init__(self, record: RunRecord, *, continues: bool = False) -> None:
@@ -85,16 +74,10 @@ class Accounts:
         crashed: bool = False,
     ) -> None:
         """
-        Account for the time until *now*.
-
-        Args:
-            now: the current moment.
-            spent: seconds by activity so far, from the timeline.
-            progress: of the loop, `None` if there is none.
-            late: seconds of compiles so far that *spent* has as something else.
-            saves: checkpoints that were saved so far.
-            works: whether the program evidently does its work, marked or not.
-            crashed: whether an exception ends it.
+        Account for the time until *now*: *spent* are seconds by activity so far, of
+        which *late* ones were of compiles; *progress* is of the loop, if there is one,
+        *saves* the checkpoints so far. The program *works* if that is evident, marked
+        or not.
         """
         record = self.record
         total = max(now.boottime - record.boottime, 0.0)
@@ -136,7 +119,6 @@ class Accounts:
         self.record = self.record.replace(ended=self.record.ended or ending)
 
     def _rest(self) -> str:
-        """Return what time without an activity goes into."""
         if self._looped or self._unmarked:
             return _UNKNOWN
         return RECOVERY if self._restarted else STARTUP
@@ -170,7 +152,6 @@ class Accounts:
     def _follow(
         self, progress: Progress, stepping: dict[str, float]
     ) -> dict[str, float]:
-        """Count the steps, and return what their time goes into."""
         if progress.loop != self._loop:
             self._loop, self._counted = progress.loop, 0
         before, again, last = self._counted, 0, self._counted
@@ -214,7 +195,6 @@ class Accounts:
             )
 
     def _save(self, saves: int, step: int) -> None:
-        """Count checkpoints up to *saves*: the new ones contain *step* at least."""
         record, new = self.record, saves - self._saves
         self._saves = saves
         if new <= 0:
@@ -278,7 +258,6 @@ class Accounts:
                 )
 
     def _walk(self, steps: int) -> int:
-        """Count so many *steps*, and return how many of them were done before."""
         record = self.record
         if steps <= 0:
             return 0

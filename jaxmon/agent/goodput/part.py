@@ -42,14 +42,7 @@ _SOME, _LONG = 10, 120.0
 
 
 class RunGoodput(Part):
-    """
-    Keeps the record of the run if this is process 0.
-
-    Args:
-        timeline: what the time of the program goes into.
-        loops: its marked loops.
-        crashed: returns whether an exception ends the program.
-    """
+    """Keeps the record of the run if this is process 0; *crashed*: an error ends it."""
 
     name = SITE
 
@@ -146,7 +139,6 @@ class RunGoodput(Part):
         self._worker.every = inf
 
     def _begin(self, store: Store) -> bool:
-        """Return whether this process now keeps the record."""
         place = cluster(self._context.jax)
         if place is None:
             return False
@@ -166,7 +158,6 @@ class RunGoodput(Part):
         return True
 
     def _prepare(self) -> None:
-        """Create the run directory, if the record is in it: for this user only."""
         if self._context.settings.run_state is None:
             rundir.prepare(self._run.directory.parent)
 
@@ -176,7 +167,6 @@ class RunGoodput(Part):
         self._warn(text, self._trouble)
 
     def _warn(self, kind: str, text: str) -> None:
-        """Log a warning, once of each kind."""
         if kind not in self._logged:
             self._logged.add(kind)
             log.warning("%s", text)
@@ -215,7 +205,6 @@ class RunGoodput(Part):
         return Progress(loop.name, steps, numbered, loop.age, loop.running > 0)
 
     def _works(self) -> bool:
-        """Return whether the program calls a function again and again."""
         users = [f for f in self._context.table if not f.internal]
         calls = max([function.objects.calls for function in users], default=0)
         if calls and self._called is None:

@@ -54,10 +54,8 @@ class Overview:
     Combines what an agent's parts observe. Thread-safe; a few milliseconds.
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
-
-    Args:
-        started: when the agent started, in Unix and in monotonic time.
-        exports: returns what did not arrive at receivers of OTLP.
+    The agent *started* in Unix and in monotonic time; *exports* returns what did not
+    arrive at receivers of OTLP.
     """
 
     def __init__(
@@ -166,7 +164,6 @@ class Overview:
     def _sections(
         self, wanted: Iterable[str], problems: dict[str, str]
     ) -> dict[str, Any]:
-        """Return the *wanted* records, `None` for one whose part fails."""
         found: dict[str, Any] = {name: getattr(Snapshot, name) for name in wanted}
         for part in self._parts:
             for name, ask in part.explain().sections.items():
@@ -177,7 +174,6 @@ class Overview:
     def _read(
         self, part: Part, ask: Callable[[], Any], problems: dict[str, str]
     ) -> Any:
-        """Return the result of *ask*, `None` if it fails."""
         try:
             return ask()
         except Exception as error:  # noqa: BLE001 - contained and counted

@@ -79,14 +79,7 @@ _NOT_HERE = (
 
 
 class OwnPage:
-    """
-    The endpoints of the page.
-
-    Args:
-        collect: returns all families of the process.
-        worker: the slot of the process.
-        run_dir: the run directory, `None` for the default.
-    """
+    """The endpoints of the page, of the process in the slot *worker*."""
 
     def __init__(
         self, collect: Callable[[], list[Family]], worker: str, run_dir: str | None

@@ -34,11 +34,8 @@ _MOST_CALLS = 1000
 
 class PassTraces(Part):
     """
-    Records compiles, and what XLA does in each.
-
-    Args:
-        compiling: returns the number of compiles in progress, and more.
-        programs: returns the programs by function.
+    Records compiles, and what XLA does in each. *compiling* returns the number of
+    compiles in progress, and more, *programs* the programs by function.
     """
 
     name = "passes"

@@ -49,15 +49,9 @@ _LONGEST_SECONDS = 60.0
 
 class Caught(NamedTuple):
     """
-    A slow request, and the session in which it ended.
-
-    Attributes:
-        recording: the session, which has ended.
-        request: the request.
-        route: its route.
-        seconds: how long it took, or has taken if the session ended before.
-        recorded: how much of that is in the trace.
-        trace: the id of its trace, if there are traces.
+    A slow request of a *route*, and the session in which it ended, which has; how long
+    it took, or has taken if the session ended before, how much of that is in the trace,
+    and the id of its trace, if there are traces.
     """
 
     recording: Recording
@@ -70,12 +64,8 @@ class Caught(NamedTuple):
 
 class SlowRequests:
     """
-    Waits for a slow request.
-
-    Args:
-        routes: the requests in progress.
-        record: begins a session; raises what is to be reported.
-        slower_than: threshold in seconds.
+    Waits for a request that is *slower_than* so many seconds; *record* begins a
+    session, and raises what is to be reported.
     """
 
     def __init__(
@@ -200,13 +190,7 @@ class TraceRefused(Exception):  # noqa: N818 - a refusal is no error of ours
 
 
 class Profiler(Part):
-    """
-    Takes one trace at a time.
-
-    Args:
-        routes: the program's requests.
-        loaded: the XLA programs.
-    """
+    """Takes one trace at a time."""
 
     name = SITE
 
@@ -278,7 +262,6 @@ class Profiler(Part):
         return recording
 
     def _platform(self) -> str:
-        """Return the platform to record, if nothing else records."""
         if not backends.initialised(self._jax):
             msg = "JAX has not initialised its devices yet; try again later"
             raise TraceRefused(HTTPStatus.CONFLICT, msg)
@@ -299,7 +282,6 @@ class Profiler(Part):
         return f"copying the loaded XLA programs would take {size} of memory"
 
     def _session(self, platform: str, *, programs: bool) -> Recording:
-        """Begin to record."""
         try:
             with reserved(self._jax):
                 recording = Recording(self._jax, self._guard, SITE)

@@ -21,18 +21,9 @@ _PROGRAMS = "/host:metadata"
 
 class Recording:
     """
-    A session that makes way for the program's own.
-
-    Args:
-        site: name under which these are counted.
-
-    Attributes:
-        name: of the profile, in its files and on spans: when it began, in UTC.
-        began: the same on the performance counter.
-        ended: when it ended there, `None` while it runs.
-        cut_short: why it ended early, if it did.
-        problem: why there is no trace, if there is none.
-        without_programs: why the trace does not have the programs, if so.
+    A session that makes way for the program's own. Its profile has the `name`, when it
+    `began`, in UTC; `ended` is `None` while it runs. `cut_short`: why it ended early;
+    `problem`: why there is no trace; `without_programs`: why the trace has none.
     """
 
     def __init__(self, jax: Any, guard: Guard, site: str) -> None:
@@ -50,14 +41,8 @@ class Recording:
 
     def begin(self, platform: str, *, programs: bool) -> None:
         """
-        Start recording the activity of devices of *platform*.
-
-        Args:
-            platform: such as ``gpu``.
-            programs: whether the trace gets the loaded programs.
-
-        Raises:
-            Busy: another session is recording.
+        Start recording the activity of devices of *platform*, such as ``gpu``; whether
+        the trace gets the loaded *programs*. Raises `Busy`: another session records.
         """
         self._session.begin(platform, programs=programs)
         wall = wall_time()
@@ -70,12 +55,7 @@ class Recording:
         self._over.wait(seconds)
 
     def end(self, reason: str | None) -> None:
-        """
-        Stop recording. Idempotent and thread-safe.
-
-        Args:
-            reason: why it is cut short, if so.
-        """
+        """Stop recording. Idempotent and thread-safe. *reason*: why it is cut short."""
         with self._lock:
             if self.ended is not None:
                 return
@@ -100,10 +80,8 @@ class Recording:
 
     def add_programs(self) -> None:
         """
-        Add the loaded programs to the trace of a session without them.
-
-        Raises:
-            Busy: another session is recording.
+        Add the loaded programs to the trace of a session without them. Raises `Busy`:
+        another session is recording.
         """
         with reserved(self._jax):
             space = programs(self._jax)

@@ -34,16 +34,10 @@ Ideal: TypeAlias = tuple[float, int]
 
 class LoopReading(NamedTuple):
     """
-    Counters of a loop at one step.
-
-    Attributes:
-        steps: finished steps.
-        seconds: time of these.
-        waited: seconds spent waiting for data.
-        useful: seconds of wall time spent in steps.
-        wall: seconds of wall time.
-        ideal: seconds that the FLOPs of all calls take the devices at their peak, and
-            the number of calls whose FLOPs are unknown; `None` if the peak is.
+    Counters of a loop at one step: finished steps and their time, seconds spent waiting
+    for data, of wall time in steps, and in all. *ideal*: seconds that the FLOPs of all
+    calls take the devices at their peak, and the number of calls whose FLOPs are
+    unknown; `None` if the peak is.
     """
 
     steps: int
@@ -55,15 +49,7 @@ class LoopReading(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """
-    Where figures are read.
-
-    Attributes:
-        table: the functions.
-        timeline: the wall time by activity.
-        devices: return the families of devices; each fast, as for a scrape.
-        ideal: returns `LoopReading.ideal`.
-    """
+    """Where figures are read; *devices* are fast, *ideal* is as in `LoopReading`."""
 
     table: FunctionTable
     timeline: Timeline
@@ -88,13 +74,9 @@ def times(
     now: LoopReading, before: LoopReading | None, *, ideal: float = 0.0
 ) -> dict[str, float]:
     """
-    Return times and ratios between *before*, `None` at first, and *now*.
-
-    Args:
-        now: the counters.
-        before: those of the row before.
-        ideal: seconds that a step would take at the peak of its devices, as the program
-            says; 0 if it does not.
+    Return times and ratios between *before*, `None` at first, and *now*. *ideal*:
+    seconds that a step would take at the peak of its devices, as the program says; 0 if
+    it does not.
     """
     found: dict[str, float] = {}
     if before is None:
@@ -157,17 +139,10 @@ _WAITING = 100
 
 class Tracker:
     """
-    One tracker that rows are written to.
-
-    Args:
-        kind: of the target, for the name of the thread.
-        target: where rows go.
-        loop: whose steps count.
-        every: number of steps from one row to the next.
-        start: number of steps that were done before this process.
-        ideal_seconds: what a step would take if the devices did nothing but its model's
-            arithmetic; 0 if unknown.
-        findings: returns what to say at the end.
+    One *target* that rows are written to, each after *every* so many steps of *loop*;
+    *start* steps were done before this process. *ideal_seconds* is what a step would
+    take if the devices did nothing but its model's arithmetic; 0 if unknown. *findings*
+    returns what to say at the end.
     """
 
     def __init__(  # noqa: PLR0913 - facts, each kept as it is
@@ -250,15 +225,7 @@ class Tracker:
 
 
 class Trackers(Part):
-    """
-    The program's trackers.
-
-    Args:
-        loops: whose steps count.
-        timeline: where the time goes.
-        all_devices: return the families of devices; fast.
-        ideal: returns `LoopReading.ideal`, if FLOPs are counted.
-    """
+    """The program's trackers, of figures of *loops*; *all_devices* are fast."""
 
     name = SITE
 
@@ -305,7 +272,6 @@ class Trackers(Part):
             self._take(loop)
 
     def _take(self, loop: StepLoop) -> None:
-        """Take a row for each tracker that is due at this step of *loop*."""
         due = [tracker for tracker in self._trackers if tracker.is_due(loop)]
         try:
             now, counted = reading(loop, self._sources), totals(self._sources)
@@ -316,10 +282,8 @@ class Trackers(Part):
 
     def dropped(self) -> Mapping[str, int]:
         """Return how many rows were dropped."""
-        return {
-            "tracker": self._dropped
-            + sum(tracker.dropped for tracker in self._trackers)
-        }
+        waiting = sum(tracker.dropped for tracker in self._trackers)
+        return {"tracker": self._dropped + waiting}
 
     def send(self) -> None:
         """Have the findings written, once, and take no more rows."""

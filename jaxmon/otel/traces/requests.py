@@ -227,20 +227,6 @@ class LoopSpans:
 class LoopSpan:
     """The spans of the steps of one run of the loop *name*, one at a time."""
 
-    __slots__ = (
-        "_began",
-        "_children",
-        "_clock",
-        "_context",
-        "_end",
-        "_failed",
-        "_inside",
-        "_loops",
-        "_number",
-        "_span",
-        "name",
-    )
-
     def __init__(self, loops: LoopSpans, name: str, began: float, end: End) -> None:
         self.name = name
         self._loops = loops
@@ -340,7 +326,6 @@ class LoopSpan:
     def _close(
         self, arrived: float | None, ended: float, outcome: str
     ) -> SpanIds | None:
-        """End the step that is kept; return the ids of its span."""
         span = self._open()
         loops, clock = self._loops, self._clock or Clock()
         if arrived is not None:
