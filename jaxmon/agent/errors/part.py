@@ -186,7 +186,7 @@ class ErrorPart(Part):
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             with self._guard.contained("uncaught"):  # the program is reporting
-                self._record(error, self._is_counted)
+                self.record_surfaced(error)
 
     def _on_thread_end(
         self,
@@ -197,6 +197,10 @@ class ErrorPart(Part):
         """Note that *error* ended *thread*. Never raises."""
         with self._guard.contained("uncaught"):  # the program is reporting
             self.helpers.on_uncaught(thread, error, handled=handled)
+
+    def record_surfaced(self, error: BaseException | None) -> None:
+        """Record an exception that reached the top of a thread or a marker."""
+        self._record(error, self._is_counted)
 
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
