@@ -105,10 +105,6 @@ class Middleware:
 class _Request:
     """What server and application exchange for *request*; records how it ends."""
 
-    __slots__ = (
-        *("_all_said", "_frozen", "_left", "_origin", "_receive", "_request", "_send"),
-    )
-
     def __init__(
         self,
         receive: Receive,

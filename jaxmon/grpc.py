@@ -209,10 +209,7 @@ def _recorded(
 
 
 def _called(served: Behaviour) -> Behaviour:
-    """
-    Return *served*, a generator function, which calls its behaviour when it is called:
-    the server's message says whether that or an iteration has failed.
-    """
+    """Return the generator function *served* so that calling it begins it."""
 
     @functools.wraps(served)
     def called(request: Any, context: Any) -> Any:
@@ -257,8 +254,6 @@ class _ReadableContext:
 
 class _Rpc:
     """Records the outcome of the RPC that has *context*."""
-
-    __slots__ = ("_context", "_opened", "_origin")
 
     def __init__(
         self,

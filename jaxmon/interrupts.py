@@ -93,10 +93,7 @@ class Handled:
 
 
 def expected(*kinds: type[BaseException]) -> Handled:
-    """
-    Drop exceptions of *kinds* that a block raises, but for the program's: what comes
-    after the block holds without its result.
-    """
+    """Drop exceptions of *kinds* that a block raises, but for the program's."""
     return Handled(kinds, _pass_on_handled)
 
 
@@ -107,25 +104,6 @@ def _pass_on_handled() -> None:
         pass_on(error)
     finally:
         del error  # as there
-
-
-def printed() -> object:
-    """Return the exception that was printed last."""
-    return getattr(sys, "last_value", None)
-
-
-def pass_on_printed(*, since: object) -> None:
-    """
-    Raise the exception of the program that was printed after the one *since*. C code
-    that imports NumPy prints whatever ends that, and raises `ImportError`.
-    """
-    error = printed()
-    if (
-        error is not since
-        and isinstance(error, BaseException)
-        and _is_interrupt(error, theirs=False)
-    ):
-        raise error
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -69,10 +69,7 @@ class AgentCollector(ClientCollector):
         self._failed = False
 
     def describe(self) -> Iterable[ClientMetric]:
-        """
-        Report no names, so that a registry accepts the collector of a later agent
-        besides this one; a scrape by names (``name[]=``) omits our metrics.
-        """
+        """Report no names: a registry accepts a later agent's collector beside it."""
         return ()
 
     def collect(self) -> Iterable[ClientMetric]:

@@ -78,10 +78,7 @@ class Operations:
     def begin(
         self, kind: CheckpointKind
     ) -> tuple[CheckpointOperation, list[CheckpointOperation]]:
-        """
-        Return a new operation, and those that have failed: Orbax saves nothing within a
-        save, so what blocked this thread before has raised.
-        """
+        """Return a new operation, and those that failed on this thread before it."""
         begun = CheckpointOperation(kind)
         with self._lock:
             failed = [o for o in self._open if o.blocks_here]
@@ -103,10 +100,7 @@ class Operations:
                     operation.blocked.append(now())
 
     def succeed(self, kind: CheckpointKind) -> CheckpointOperation | None:
-        """
-        Note that one of *kind* succeeded, and return it: that of this thread, else the
-        oldest. A background thread does not say which it was.
-        """
+        """Note that one of *kind* succeeded: of this thread, else the oldest."""
         with self._lock:
             same = [o for o in self._open if o.kind == kind]
             if not same:

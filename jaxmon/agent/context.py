@@ -154,10 +154,7 @@ class Observers:
 
 
 class Jit(NamedTuple):
-    """
-    One use of `jax.jit` or `jax.pmap` by the program, at *line* if that is known; its
-    *number* is larger than that of earlier ones.
-    """
+    """One use of `jax.jit` or `jax.pmap`; later ones have larger numbers."""
 
     function: Function
     counted: weakref.ref[CountedFunction]

@@ -83,10 +83,7 @@ class EndWriter:
                 interrupts.pass_on(error)
 
     def refresh(self, fields: Mapping[str, Any]) -> None:
-        """
-        Record the *fields* of this process, unless it has said how it ends; and all
-        of it again if a cleaner has removed the file.
-        """
+        """Record *fields* unless it has ended, in a new file if that was removed."""
         with self._lock:
             self._hold()
             if not self._file.is_at(self._path):
@@ -133,10 +130,7 @@ class EndWriter:
                 self.update({**fields, "counted_bytes": size})
 
     def abandon(self) -> None:
-        """
-        Close this process's descriptor and leave the file alone; also for a forked
-        child, whose parent holds the lock.
-        """
+        """Close the descriptor and leave the file alone; also in a forked child."""
         self._file.close()
         self._locked, self.record = False, None
 
@@ -229,10 +223,7 @@ class EndWriter:
                 raise _full(self._path)
 
     def _require_slot(self, number: int) -> None:
-        """
-        Check that this process has the slot: while it holds the file open, or, where
-        the program has closed that, as long as no other process has begun there.
-        """
+        """Check that no other process has begun in the slot, if its file was closed."""
         if not self._file.is_ours:
             found = records(read_pages(number))
             mine = self._last

@@ -122,10 +122,7 @@ class EventLog:
 def _make_room(
     kept: Mapping[str | None, deque[LoggedEvent]], grown: deque[LoggedEvent]
 ) -> None:
-    """
-    Drop events of one kind, kept by function, beyond `LIMIT`. The function whose events
-    have *grown* loses its own if it has more than its share.
-    """
+    """Drop events beyond `LIMIT`: *grown* ones if these exceed their share."""
     every = list(kept.values())
     for _ in range(sum(map(len, every)) - LIMIT):
         most = grown if len(grown) > LIMIT // len(every) else max(every, key=len)

@@ -62,8 +62,6 @@ class LiveObjects:
     contains no call, so that neither a thread nor a signal interrupts it.
     """
 
-    __slots__ = ("_ended", "_many", "_numbers", "_records")
-
     def __init__(self) -> None:
         self._ended = 0
         self._numbers = itertools.count()
@@ -264,11 +262,7 @@ class FunctionTable:
         return found or self._create(valid(name), internal=internal)
 
     def by_short_name(self, short: str) -> Function:
-        """
-        Return the only function whose ``__name__`` is *short*, else ``unknown``.
-
-        For programs of which JAX reports only the name.
-        """
+        """Return the only function whose ``__name__`` is *short*, else ``unknown``."""
         names = self._by_short_name.get(short, set())
         return self.named(next(iter(names)) if len(names) == 1 else UNKNOWN)
 

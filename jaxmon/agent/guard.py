@@ -43,11 +43,6 @@ class Allowance:
     examined was, for those that passed after it.
     """
 
-    __slots__ = (
-        *("_burst", "_left", "_passed", "_rate", "_since", "_span", "_turn"),
-        *("latest", "passing"),
-    )
-
     def __init__(self, *, burst: int, rate: float) -> None:
         self._burst = burst
         self._rate = rate

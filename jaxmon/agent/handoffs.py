@@ -45,12 +45,7 @@ _MOST = 64
 
 
 class HandoffNote:
-    """
-    An item in a queue *since* then, for *requests*; none if it follows an equal item
-    that has some.
-    """
-
-    __slots__ = ("_key", "requests", "since")
+    """An item in a queue *since* then; an equal one before it may have its requests."""
 
     def __init__(self, key: _Key, requests: list[OpenRequest]) -> None:
         self._key = key
@@ -295,10 +290,7 @@ def _on_get(
 
 
 def _on_await(queue: Any, frame: FrameType) -> None:
-    """
-    Observe ``queue.get``, which up to Python 3.11 `asyncio.wait_for` runs in a task of
-    its own.
-    """
+    """Observe ``queue.get``; `asyncio.wait_for` runs it in a task up to 3.11."""
     del queue, frame
     if work.current() is None:
         work.of_this_task()

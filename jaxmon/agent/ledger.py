@@ -33,10 +33,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class ArraySnapshot:
-    """
-    The number of live arrays by type, such as ``float32[32,128]``, and their bytes on
-    all local devices.
-    """
+    """Live arrays by type, such as ``float32[32,128]``: their number and bytes."""
 
     arrays: Counter[str]
     sizes: Counter[str]

@@ -149,10 +149,7 @@ _EQUATION_SECONDS = 2.0
 
 
 class LoadedPages:
-    """
-    Responds with what the newest programs of the user's functions are; *read* reads
-    those that were not read yet.
-    """
+    """Responds with the newest programs of the user's; *read* reads unread ones."""
 
     def __init__(
         self,

@@ -83,10 +83,7 @@ class Part:
         return _EMPTY
 
     def send(self) -> None:
-        """
-        Begin to send what is left; called before anything stops. Never blocks: all that
-        is sent at the end is sent at the same time.
-        """
+        """Begin to send what is left, before anything stops. Never blocks."""
 
     def stop(self) -> None:
         """Stop threads and release data within the guard's deadline. Idempotent."""

@@ -265,7 +265,7 @@ ROWS: tuple[PartRow, ...] = (
         enabled=attrgetter("passes_dir"),
     ),
     PartRow(
-        *("trackers", "trackers.part:Trackers"),
+        *("trackers", "trackers:Trackers"),
         ("loops", "timeline", "all_devices", "ideal"),
         late=(),
     ),

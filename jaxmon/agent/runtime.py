@@ -19,7 +19,7 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.failures import message_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import Markers, OwnMetrics
+from jaxmon.agent.own_metrics import Markers, OwnMetrics, reduction_of
 from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.serving import LocalSocket, Serving
@@ -36,7 +36,6 @@ from jaxmon.threads import Deadline, is_named
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.reduction import Reduction
     from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
@@ -74,11 +73,7 @@ class Runtime:
         self.loading = self._made.loading.lock
         self._words = self._made.words
         self._ending = EndWriter()
-        self._reduction: Reduction | None = None
-        if settings.few_buckets or not settings.jax_functions:
-            from jaxmon.agent.reduction import reduction_of  # noqa: PLC0415 - few want it
-
-            self._reduction = reduction_of(settings, self.context.table)
+        self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)

@@ -74,8 +74,6 @@ class WorkBudget:
 class ScheduledTurn:
     """Something to do at the time *due*, or earlier by *early* seconds."""
 
-    __slots__ = ("due", "early", "pause", "turn")
-
     def __init__(self, pause: float, turn: Turn, early: float) -> None:
         self.pause = pause
         self.due = perf_counter() + pause

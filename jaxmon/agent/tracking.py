@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.guard import log
-from jaxmon.agent.trackers.part import Tracker, Trackers
-from jaxmon.agent.trackers.targets import target_of
+from jaxmon.agent.trackers import Tracker, Trackers, target_of
 from jaxmon.errors import JaxmonError
 
 

@@ -92,10 +92,7 @@ class Worker:
         self._stopped = False
 
     def start(self) -> None:
-        """
-        Begin to run the routine, once. Raises nothing: if no thread can be started,
-        that is a failure of this site.
-        """
+        """Begin to run the routine, once. Raises nothing: that fails at this site."""
         if self.every and self._entry is None and not self._stopped:
             self._rest(self._pause())
 
@@ -261,10 +258,7 @@ class Watched(Protocol):
 
 
 class Watcher:
-    """
-    Polls up to *limit* items, on the thread for what is short; more are `refused`. It
-    has `spent` so many processor seconds, with waking up.
-    """
+    """Polls up to *limit* items on the thread for what is short, in `spent` seconds."""
 
     def __init__(self, name: str, scheduler: Scheduler, *, limit: int = 16) -> None:
         self.refused = Tally()

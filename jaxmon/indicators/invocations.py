@@ -226,8 +226,6 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 class _Event:
     """What an invocation is called with, if an HTTP request. No method raises."""
 
-    __slots__ = ("_is_http", "origin")
-
     def __init__(self, route: str, args: tuple[Any, ...]) -> None:
         self.origin: RequestOrigin | None = None
         self._is_http = False

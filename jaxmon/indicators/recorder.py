@@ -52,8 +52,6 @@ class RequestOrigin:
     of a trace, names in lower case; of gRPC, the status is a name.
     """
 
-    __slots__ = ("headers", "method", "status", "system")
-
     def __init__(self, system: str, method: str, headers: Mapping[str, str]) -> None:
         self.system = system
         self.method = method

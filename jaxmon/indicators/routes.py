@@ -40,10 +40,7 @@ MessageOf = Callable[[BaseException], str]
 
 
 class Failures:
-    """
-    The failed requests of a route, by exception and line: the first twenty kinds, each
-    with a message that is read once in ten seconds.
-    """
+    """Failed requests of a route by exception and line: the first twenty kinds."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[int, float, str]] = {}
@@ -203,10 +200,7 @@ class Tenant:
 
 
 class TenantRoute(RequestRoute):
-    """
-    A route, for a request of a tenant, which counts for both. Other requests pay
-    nothing for it.
-    """
+    """A route, for a request of a tenant, which counts for both."""
 
     def __init__(self, route: RequestRoute, tenant: Tenant) -> None:
         self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name

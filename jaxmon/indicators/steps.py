@@ -153,11 +153,7 @@ class LoopRun(Generic[T]):
 
 
 class _RunRecorder:
-    """
-    A run of a loop as an agent follows it, with its activity `mark`, its spans `trace`
-    if traces are on, and the traced loop around it. Items are set for each batch if
-    *per_batch* is `None`.
-    """
+    """A run of a loop as an agent follows it, and the traced loop around it."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what was given to `steps`, and the run
         self,

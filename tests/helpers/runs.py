@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmon.agent.goodput.accounts import Accounts, Progress
+from jaxmon.agent.goodput.part import Accounts, Progress
 from jaxmon.agent.goodput.store import AttemptIdentity, ClockPair, Writer, begun
 from jaxmon.facts.run import RunRecord
 from jaxmon.screens.runs import Facts, Run, build, parse

@@ -210,10 +210,7 @@ class LastWords:
             self._leave({"kind": "finished", **self._reached(), **ended})
 
     def position(self) -> dict[str, Any]:
-        """
-        Return which process this is, and how far the program has come, by field of the
-        record. Takes some 50 µs, and the first time some milliseconds.
-        """
+        """Return fields of the record; takes 50 µs, the first time milliseconds."""
         found: dict[str, Any] = {}
         with self._context.guard.contained(SITE, stays_on=True):
             doing = {name: value[:LONGEST] for name, value in self._doing().items()}

@@ -277,10 +277,7 @@ class ErrorPart(Part):
             self._take(self._named_in(failure), failure, reached, where)
 
     def _is_counted(self, error: BaseException) -> bool:
-        """
-        Return whether *error*, which surfaces, has been counted. Errors for deleted
-        arrays are, when JAX raises them, or when they leave a function of JAX.
-        """
+        """Return whether *error* is known, or was counted as JAX raised it."""
         if self._hooks is not None and self._hooks.is_active("deleted_arrays"):
             return failures.is_deleted_array(error) or self._is_known(error)
         return self._is_known(error)

@@ -57,10 +57,7 @@ _DEAD = (b"Z", b"X")
 
 
 class AttemptIdentity(NamedTuple):
-    """
-    The *name* of a run, how often it was restarted before if that is known, and the
-    *directory* where its record is.
-    """
+    """The run of an attempt, its number if known, and where its record is."""
 
     name: str
     attempt: int | None
@@ -78,10 +75,7 @@ class ClockPair(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """
-    A process, as others may find it: *boot*: which start of the kernel; *started*: its
-    start in clock ticks.
-    """
+    """A process, as others find it: its kernel's start, and its own in ticks."""
 
     boot: str
     pid: int
@@ -144,10 +138,7 @@ def this_process() -> Writer:
 
 
 def lives(writer: str, me: Writer) -> bool:
-    """
-    Return whether the process *writer* runs beside this one. Those of other hosts, and
-    of other containers, are taken to be gone.
-    """
+    """Return whether *writer* runs beside this process, in this container."""
     boot, _, rest = writer.partition("/")
     pid, _, started = rest.partition("/")
     if not boot or boot != me.boot or not (pid.isascii() and pid.isdecimal()):

@@ -302,10 +302,7 @@ class RecentTimes:
 
 
 class SlowerThanPast(NamedTuple):
-    """
-    A program that is slower than *then*, in an earlier *run*, and what has *changed*,
-    ``name: old → new``.
-    """
+    """A program that is slower than *then*, in an earlier *run*."""
 
     run: PastRun
     then: ProgramTimes
@@ -367,10 +364,7 @@ class TimedProgram(Followed):
 
 
 class LoopSteps(Followed):
-    """
-    The steps of *loop*, and how much of each is waiting: means over intervals, since
-    single steps are not kept.
-    """
+    """Means of the steps of *loop* over intervals, and of their waits for data."""
 
     kind = "loop"
 

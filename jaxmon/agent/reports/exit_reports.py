@@ -48,10 +48,7 @@ def prepare() -> None:
 
 
 def exit_report(overview: Overview, limits: Limits, crash: str = "") -> str:
-    """
-    Return the current report, by *limits*, which begins with the *crash*; takes some
-    milliseconds.
-    """
+    """Return the report by *limits*, beginning with the *crash*; some milliseconds."""
     snapshot = overview.judged_by(limits)
     return "\n".join(["", *summary(snapshot, find(snapshot), crash=crash), ""])
 

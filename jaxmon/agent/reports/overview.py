@@ -73,10 +73,7 @@ class Overview:
         self._exports = exports
 
     def snapshot(self) -> Snapshot:
-        """
-        Return all of it, without events; `None` instead of a record whose part fails,
-        which `jaxmon.facts.process.read` replaces.
-        """
+        """Return all but events; `None` for a record whose part fails; see `read`."""
         problems: dict[str, str] = {}
         functions = self._functions(problems)
         return functions.replace(

@@ -20,8 +20,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, reserved
 from jaxmon.agent.part import Part
-from jaxmon.agent.reports.profile import GPU_REASON
-from jaxmon.agent.reports.recording import Recording
+from jaxmon.agent.reports.profile import GPU_REASON, Recording
 from jaxmon.indicators.endings import now
 from jaxmon.threads import RLock, get_ident
 

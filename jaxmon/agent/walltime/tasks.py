@@ -203,10 +203,7 @@ def _children() -> list[Any]:
 
 
 def time_of_workers() -> dict[int, int]:
-    """
-    Return the processor time of each process of multiprocessing, in ticks of the
-    kernel, by its number; 20 µs for each.
-    """
+    """Return ticks that processes of multiprocessing used, by number; 20 µs each."""
     found = {}
     for child in _children():
         try:
@@ -305,10 +302,7 @@ class Holders:
         self._tasks = Tasks()
 
     def mark(self) -> bool:
-        """
-        Begin a moment; a microsecond per thread. Return whether one has been awake
-        since the moment before.
-        """
+        """Begin a moment; return whether one was awake before. 1 µs per thread."""
         return any([used > AWAKE for used in self.used().values()])
 
     def used(self) -> dict[int, float]:
@@ -331,10 +325,7 @@ def holder(used: Mapping[int, float]) -> int | None:
 
 
 class Starvation:
-    """
-    Follows how much of its time a thread waits for a processor, of the latest 5 s and
-    in `seconds` so far, as far as the kernel says; 20 µs every 5 s.
-    """
+    """Follows how much of its time a thread waits for a processor; 20 µs every 5 s."""
 
     def __init__(self) -> None:
         self.ratio: float | None = None

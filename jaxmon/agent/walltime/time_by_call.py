@@ -96,10 +96,7 @@ class DeviceTime(NamedTuple):
 
 
 class DeviceSeconds:
-    """
-    Estimates for how long the device has worked, from sampled calls. *spanning* returns
-    the functions that run on devices of other processes, too.
-    """
+    """Estimates for how long the device has worked, from sampled calls."""
 
     def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
         self._spanning = spanning
@@ -248,10 +245,7 @@ _NO_CALLS = CallCount()
 
 
 class LatestCalls:
-    """
-    Counts the calls of jitted functions once a second, as *counts* returns them by
-    function; *called* are those that were called latest.
-    """
+    """Counts the calls of jitted functions once a second; `called` are the latest."""
 
     def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
         self._read = counts
@@ -364,10 +358,7 @@ _MOST_TIMED = 1_000
 
 
 class Current(NamedTuple):
-    """
-    What the program is doing on *thread*, *since* that time by the performance counter;
-    *work*: it waits for work.
-    """
+    """What the program is doing, since when, and whether it waits for *work*."""
 
     entry: LookEntry
     thread: int
@@ -405,10 +396,7 @@ class LineProgress:
         cpu: float,
         work: bool = False,
     ) -> None:
-        """
-        Record that a look found *entry*, and whether it waits for *work*; *cpu* seconds
-        were used since the last.
-        """
+        """Record what a look found, and the *cpu* seconds used since the last."""
         current = self.current
         self._called = self._calls.count(now) or self._called
         if current is None:

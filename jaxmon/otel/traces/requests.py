@@ -27,19 +27,6 @@ class RequestSpan:
     context where it is current, *kept* decides at its end whether its trace is.
     """
 
-    __slots__ = (
-        "_children",
-        "_origin",
-        "_ours",
-        "_outside",
-        "_spans",
-        "clock",
-        "guard",
-        "inside",
-        "kept",
-        "span",
-    )
-
     def __init__(
         self,
         span: trace.Span,

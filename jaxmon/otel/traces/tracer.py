@@ -94,10 +94,7 @@ class SpanPlace(NamedTuple):
 
 
 class Tracer:
-    """
-    Makes spans, in the application's provider or ours; never raises. Keeps a *ratio* of
-    healthy steps; *settling* is called before one of these ends.
-    """
+    """Makes spans, in the application's provider or ours; never raises."""
 
     def __init__(
         self,
