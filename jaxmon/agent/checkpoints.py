@@ -186,8 +186,6 @@ class CheckpointPart(Part):
             },
         )
 
-    # --- events, on the thread of Orbax that reports --------------------------------
-
     def _begin(self, kind: CheckpointKind) -> None:
         operation, failed = self._operations.begin(kind)
         self._count(failed, kind.operation)
@@ -258,8 +256,6 @@ class CheckpointPart(Part):
         whole = f"{conventions.CHECKPOINT} {name}"
         end = operation.end[0]
         tracer.kept(Child(whole, began, end, attributes, failed=failed), payer)
-
-    # --- reading --------------------------------------------------------------------
 
     def collect(self) -> Iterable[Family]:
         """Return times, bytes and failures; nothing without a checkpoint."""

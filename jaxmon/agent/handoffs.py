@@ -206,8 +206,6 @@ class Handoffs(Part):
 
     abandon = stop
 
-    # --- places ------------------------------------------------------------------
-
     def _take(self, places: list[tuple[_Take, Any]], at: HookPlaces) -> None:
         for take, module in places:
             take(self, module, at)

@@ -134,8 +134,6 @@ class Runtime:
             self.context, self.parts, self.hooks, self._started, self._about.exports
         )
 
-    # --- life cycle -----------------------------------------------------------------
-
     def start(self) -> None:
         """
         Install the hooks and start serving. Serving failures are not raised; if
@@ -309,8 +307,6 @@ class Runtime:
         left = max(end - monotonic(), 0)
         return (pushed is None or pushed.wait(left)) and monotonic() <= end
 
-    # --- requests ---------------------------------------------------------------
-
     def _page(self, name: str, request: Request) -> Response:
         from jaxmon.agent.reports import pages  # noqa: PLC0415 - on request
 
@@ -367,8 +363,6 @@ class Runtime:
         """
         families = lasting(self._counted())
         return encode(added(families, read(before)) if before else families)
-
-    # --- callbacks ----------------------------------------------------------------
 
     def _on_surfaced(self, error: BaseException) -> None:
         for observe in self.context.observers.surfaced:

@@ -188,8 +188,6 @@ class Scheduler:
             if thread is not None and thread is not current():
                 self.guard.join(thread)
 
-    # --- what is short ---------------------------------------------------------------
-
     def _start_ticker(self, site: str) -> bool:
         with self._lock:
             if self._ticker is not None or self._stopped:
@@ -250,8 +248,6 @@ class Scheduler:
             entry.turn = None
         else:
             entry.pause, entry.due = pause, perf_counter() + pause
-
-    # --- what may take long ----------------------------------------------------------
 
     def _hire(self, site: str) -> None:
         with self._lock:

@@ -254,8 +254,6 @@ class TransferPart(Part):
             bytes=nbytes,
         )
 
-    # --- inside ------------------------------------------------------------------
-
     def _settle(self) -> None:
         """Process what has been observed, and what passed since."""
         if self._crossings is not None:

@@ -126,6 +126,12 @@ class Simulated:
         self.record = begun(self.record, run, me, host="host", now=now, age=0.0)
         self._account(continues=False)
 
+    def resume(self, start: int | None, steps: int) -> None:
+        """Begin an attempt, which does so many *steps* from *start* on, 1 s each."""
+        self.attempt()
+        self.start(start)
+        self.do(float(steps), "step", steps=steps)
+
     def again(self) -> None:
         """Start another agent in the same process."""
         me = writer(self.attempts)

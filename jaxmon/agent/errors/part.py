@@ -258,8 +258,6 @@ class ErrorPart(Part):
         )
         return [by_value(catalog.ERRORS, kinds)]
 
-    # --- inside ------------------------------------------------------------------
-
     def _record(
         self,
         error: BaseException | None,

@@ -111,8 +111,6 @@ class SpeedHistory(Part):
         context.observers.executed.append(self._executed)
         context.observers.timer.append(self._on_timer)
 
-    # --- observing ---------------------------------------------------------------
-
     def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
         now = wall_time()
         key = (function, shapes)
@@ -176,8 +174,6 @@ class SpeedHistory(Part):
         words = [os.path.basename(sys.orig_argv[0]), *sys.orig_argv[1:]]  # noqa: PTH119
         self._path = store.path_of(directory, (str(place), *words))
         self._past = [run for run in store.read(self._path) if self._comparable(run)]
-
-    # --- judging -----------------------------------------------------------------
 
     def _watched(self) -> list[Followed]:
         return [*list(self._programs.values()), *list(self._loops.values())]
@@ -298,8 +294,6 @@ class SpeedHistory(Part):
         found = self._hlo().get(name, facts.Program()).fingerprint
         return found if isinstance(found, str) else None
 
-    # --- keeping -----------------------------------------------------------------
-
     def _write(self) -> None:
         path = self._path
         self._written = monotonic()
@@ -330,8 +324,6 @@ class SpeedHistory(Part):
     def abandon(self) -> None:
         """Leave the file to the parent."""
         self._path = None
-
-    # --- reading -----------------------------------------------------------------
 
     def explain(self) -> Explanation:
         """Return what is slower, and what is usual for each program."""

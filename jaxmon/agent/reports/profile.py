@@ -334,8 +334,6 @@ class Profiler(Part):
             running.release()
             self._running = None
 
-    # --- requests ------------------------------------------------------------------
-
     def _arm(self, slower_than: float) -> SlowRequests:
         with self._lock:
             # Refuse now, not when a request comes. Without programs: most sessions
@@ -381,8 +379,6 @@ class Profiler(Part):
         except Busy as busy:
             raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
         return recording
-
-    # --- on a thread of ours -------------------------------------------------------
 
     def _answer(
         self, work: Callable[[Callable[[], bool]], Response]
