@@ -203,7 +203,10 @@ class Registry:
         # the key's id can belong to anything else.
         forget = functools.partial(self._entries.pop, id(key))
         record = Jit(function, weakref.ref(counted), line, self.now())
-        self._entries[id(key)] = record, _reference(key, counted, forget)
+        # Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to
+        # one of JAX's objects, and has no weak references.
+        alive = key if _WEAK(type(key)) else jitted_of(counted)
+        self._entries[id(key)] = record, weakref.ref(alive, forget)
         self._add_source(jit.source_of(key), record)
         function.counted = True
         for notify in self.added:
@@ -285,19 +288,6 @@ class Registry:
         return frozenset(
             name for reference, name in self._existing if jit.is_compiled(reference())
         )
-
-
-def _reference(
-    key: object, counted: CountedFunction, forget: Callable[..., Any]
-) -> weakref.ref[Any]:
-    """
-    Return a weak reference that calls *forget* when nothing more can be counted under
-    *key*.
-
-    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
-    of JAX's objects, and has no weak references.
-    """
-    return weakref.ref(key if _WEAK(type(key)) else jitted_of(counted), forget)
 
 
 class Context(NamedTuple):

@@ -8,9 +8,7 @@ work items ``__init__`` and ``run``. Looking one up runs our code and returns Py
 own method, so no frame of ours is on the stack when it runs, and the program's queues,
 items and exceptions are untouched. `queue.SimpleQueue` and its items are in C.
 
-Which requests the items of a queue are for, while they are in it. An item is known by
-its address and that of its queue, and is neither kept nor touched. A note is gone when
-its item has been taken or its requests have ended.
+An item is known by its address and that of its queue, and is neither kept nor touched.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ from jaxmon.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from jaxmon.facts.process import Exports
+    from jaxmon.host.resources.container import ContainerFamilies
+    from jaxmon.host.resources.process import ProcessFamilies
     from jaxmon.otel.pusher import Pusher
 
 
@@ -77,14 +79,14 @@ class ProcessPart(Part):
     def __init__(self) -> None:
         from jaxmon.host.resources.process import ProcessFamilies  # noqa: PLC0415 - late
 
-        self._figures = ProcessFamilies()
+        self._figures: ProcessFamilies | ContainerFamilies = ProcessFamilies()
 
     def collect(self) -> Iterable[Family]:
         """Return the current values."""
         return self._figures.collect()
 
 
-class Container(Part):
+class Container(ProcessPart):
     """Metrics of the process's container."""
 
     name = "container"
@@ -93,10 +95,6 @@ class Container(Part):
         from jaxmon.host.resources.container import ContainerFamilies  # noqa: PLC0415 - late
 
         self._figures = ContainerFamilies()
-
-    def collect(self) -> Iterable[Family]:
-        """Return the current values."""
-        return self._figures.collect()
 
 
 # Exported from the start, even if the part is disabled by settings.

@@ -1,26 +1,5 @@
 """
-The parts of an agent, and what each hooks into JAX.
-
-| hook | part | attaches to | observes |
-|---|---|---|---|
-| monitoring | compiles | `jax.monitoring` | phases, outcomes, persistent cache |
-| compiles | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
-| persistent_cache | cache | ``compiler._cache_write``, warnings | programs not cached |
-| misses | misses | ``pjit._infer_params`` and others | misses and reasons |
-| causes | compiles | the hooks *misses* and *compiles* | causes of recompiles |
-| errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
-| uncaught | errors | `sys.excepthook`, `sys.exit`, others | uncaught errors, ends |
-| runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
-| deleted_arrays | errors | how JAX describes arrays | reads of donated arrays |
-| warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
-| handoffs | handoffs | queues and thread pools of Python | whom work is for |
-| monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
-| transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
-| transfers | transfers | ``emit_python_callback``, the profiler | callbacks, profiles |
-| calls | calls | ``pjit._cpp_pjit``, what `jax.pmap` calls | calls and hits |
-| draws | keys | `jax.random` | keys outside of jitted functions |
-| sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
-| timing | sampling | the same, for `jaxmon baseline` | the time of each call |
+The parts of an agent; `docs/contributors/jax-internals.md` has what they hook into JAX.
 
 They attach and start in the order of `ROWS`, and stop in reverse. What settings disable
 is not imported, and what is *late* not before it has something to do.

@@ -211,12 +211,9 @@ def _ideal_between(now: LoopReading, before: LoopReading) -> float | None:
 
 def totals(sources: Sources) -> dict[str, float]:
     """Return what is known of compiles and devices; about 2 µs per function."""
-    return {**_compiles(sources.table), **_devices(sources.devices)}
-
-
-def _compiles(table: FunctionTable) -> Mapping[str, float]:
     names = ("compiles", "recompiles", "compile_seconds")
-    return dict(zip(names, table.totals(), strict=True))
+    compiles = zip(names, sources.table.totals(), strict=True)
+    return {**dict(compiles), **_devices(sources.devices)}
 
 
 def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
@@ -296,10 +293,6 @@ class Tracker:
             return self._taken - self._done.value
         return self._refused
 
-    def is_due(self, loop: StepLoop) -> bool:
-        """Return whether the step that *loop* just finished makes a row."""
-        return loop.name == self.loop and loop.steps % self.every == 0
-
     def take(self, now: LoopReading, counted: Mapping[str, float]) -> None:
         """Queue a row of the loop *now*, with what else is *counted*; never blocks."""
         if self._worker is None:
@@ -371,16 +364,13 @@ class Trackers(Part):
         loop of a tracker, a row would be written by the same tracker, and so on.
         """
         steps = loop.steps
-        for tracker in self._trackers:
-            if not steps % tracker.every and tracker.loop == loop.name:
-                break
-        else:
+        due = [
+            tracker
+            for tracker in self._trackers
+            if not steps % tracker.every and tracker.loop == loop.name
+        ]
+        if not due or not self._guard.on(SITE) or threads.current() is not None:
             return
-        if self._guard.on(SITE) and threads.current() is None:
-            self._take(loop)
-
-    def _take(self, loop: StepLoop) -> None:
-        due = [tracker for tracker in self._trackers if tracker.is_due(loop)]
         try:
             now, counted = reading(loop, self._sources), totals(self._sources)
             for tracker in due:

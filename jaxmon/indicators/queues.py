@@ -148,12 +148,7 @@ class DepthSource:
 
     def __init__(self, name: str, function: Depth) -> None:
         self.name = name
-        self._function = _weakly(function)
-
-    @property
-    def function(self) -> Depth | None:
-        """The function, while its object lives."""
-        return self._function()
+        self.function = _weakly(function)
 
 
 # Of this process, not of an agent: a program names its queues before it calls
@@ -180,7 +175,7 @@ def remove(source: DepthSource) -> None:
 def sources() -> Iterator[tuple[str, Depth]]:
     """Yield name and function of each live source; drop the others."""
     for source in list(_sources):
-        if (function := source.function) is None:
+        if (function := source.function()) is None:
             remove(source)
         else:
             yield source.name, function

@@ -40,12 +40,6 @@ class Note(Protocol):
         """Note that *request* has ended; return whether it is still there."""
 
 
-class Holder(Protocol):
-    """What ends a request when it is no longer referenced."""
-
-    origin: RequestOrigin | None
-
-
 class OpenRequest:
     """
     A request in progress: what ``with jaxmon.request(...)`` returns.
@@ -79,7 +73,7 @@ class OpenRequest:
     response: str
 
     def __init__(
-        self, route: str, indicators: Indicators | None, holder: Holder
+        self, route: str, indicators: Indicators | None, holder: MarkedRequest
     ) -> None:
         self._outcome: Outcome | None = None
         self.error = None

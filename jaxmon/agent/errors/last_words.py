@@ -211,12 +211,11 @@ class LastWords:
 
     def position(self) -> dict[str, Any]:
         """Return fields of the record; takes 50 µs, the first time milliseconds."""
-        found: dict[str, Any] = {}
         with self._context.guard.contained(SITE, stays_on=True):
             doing = {name: value[:LONGEST] for name, value in self._doing().items()}
             running = self._loops.running()
-            found = {**self._reached(), **self._here(), **doing, "running": running}
-        return found  # noqa: RET504 - the block may end early
+            return {**self._reached(), **self._here(), **doing, "running": running}
+        return {}
 
     def crashed(self) -> bool:
         """

@@ -179,7 +179,7 @@ class ErrorPart(Part):
         if not is_our_own(frame) and not is_below_boundary(frame):
             error = RuntimeError(message)
             function = self._context.table.named(UNKNOWN)
-            self._take(function, error, "wait", self._place(error, frame))
+            self._take(function, error, "wait", frame)
 
     def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
@@ -200,7 +200,7 @@ class ErrorPart(Part):
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""
-        self._record(error, self._is_counted)
+        self.record_uncaught(error, is_known=self._is_counted)
 
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
@@ -208,8 +208,7 @@ class ErrorPart(Part):
         """Record *error*, which propagates from a call of *function* by *above*."""
         if not self._is_known(error):
             self._remember(error)
-            stage = failures.stage_of(error)
-            self._take(function, error, stage, self._place(error, above))
+            self._take(function, error, failures.stage_of(error), above)
 
     def record_uncaught(
         self,
@@ -217,6 +216,7 @@ class ErrorPart(Part):
         *,
         stage: Stage | None = None,
         frame: FrameType | None = None,
+        is_known: Callable[[BaseException], bool] | None = None,
     ) -> None:
         """
         Record an exception that propagated from a thread, request, activity or wait,
@@ -227,7 +227,12 @@ class ErrorPart(Part):
         message names it. *stage* is better known than from the traceback, *frame* the
         origin of an error that has none yet.
         """
-        self._record(error, self._is_known, stage=stage, frame=frame)
+        if error is None:
+            return
+        for failure in failures.iter_jax_errors(error, is_known or self._is_known):
+            self._remember(failure)
+            reached = stage or failures.stage_of(failure)
+            self._take(self._named_in(failure), failure, reached, frame)
 
     def record_callback(self, message: str, frame: FrameType) -> None:
         """
@@ -240,9 +245,8 @@ class ErrorPart(Part):
             return
         error = sys.exception()
         text = f"INTERNAL: {message}: {type(error).__name__}"
-        where = self._place(ValueError(text), frame)
         function = self._context.table.named(UNKNOWN)
-        self._take(function, ValueError(text), "dispatch", where)
+        self._take(function, ValueError(text), "dispatch", frame)
         self._thread.failed = True
 
     def stop(self) -> None:
@@ -258,22 +262,6 @@ class ErrorPart(Part):
         )
         return [by_value(catalog.ERRORS, kinds)]
 
-    def _record(
-        self,
-        error: BaseException | None,
-        is_known: Callable[[BaseException], bool],
-        *,
-        stage: Stage | None = None,
-        frame: FrameType | None = None,
-    ) -> None:
-        if error is None:
-            return
-        for failure in failures.iter_jax_errors(error, is_known):
-            self._remember(failure)
-            where = self._place(failure, frame)
-            reached = stage or failures.stage_of(failure)
-            self._take(self._named_in(failure), failure, reached, where)
-
     def _is_counted(self, error: BaseException) -> bool:
         """Return whether *error* is known, or was counted as JAX raised it."""
         if self._hooks is not None and self._hooks.is_active("deleted_arrays"):
@@ -285,8 +273,9 @@ class ErrorPart(Part):
         function: Function,
         error: BaseException,
         stage: Stage | None,
-        where: str | None,
+        frame: FrameType | None,
     ) -> None:
+        where = self._place(error, frame)
         kind = failures.kind_of(error)
         function.count_error(kind)
         # The user's own exceptions may contain anything.
@@ -344,17 +333,14 @@ class ErrorPart(Part):
                 self._seen.append(args)
 
     def _place(self, error: BaseException, above: FrameType | None) -> str | None:
+        """Return the innermost line of user code that *error* passed or came from."""
         where: str | None = None
         with self._contained():
-            where = self._where(error, above)
+            frames = raised(error, most=_MAX_FRAMES)
+            frames += stack_of(above, most=_MAX_FRAMES - len(frames))
+            site = self._sites.of(frames)
+            where = f"{display_path(site.file)}:{site.line}" if site.file else None
         return where  # noqa: RET504 - the block may end early
-
-    def _where(self, error: BaseException, above: FrameType | None) -> str | None:
-        """Return the innermost line of user code that *error* passed or came from."""
-        frames = raised(error, most=_MAX_FRAMES)
-        frames += stack_of(above, most=_MAX_FRAMES - len(frames))
-        site = self._sites.of(frames)
-        return f"{display_path(site.file)}:{site.line}" if site.file else None
 
     def _named_in(self, error: BaseException) -> Function:
         name = failures.function_named_in(error)

@@ -6,12 +6,10 @@ by a margin: so a few slow runs, or a function with two modes that were both see
 before, are no slowdown. The first times, of a program that warms up, do not count; if
 it later becomes faster than what was usual, that is usual from then on.
 
-What programs took in earlier runs, in a file of the run directory. One file per command
-of a user. It keeps one run of each version (JAX, flags, driver, commit), the latest
-first, so that a slow version does not displace what the one before took. The commit is
-read from the checkout, without running git. Processes of one version share an entry:
-each replaces the file as a whole, and what two write at the same moment is that of one
-of them.
+What they took in earlier runs is in a file of the run directory, one per command of a
+user, which keeps one run of each version (JAX, flags, driver, commit), the latest
+first, so that a slow version does not displace what the one before took. Processes of
+one version share an entry, and each replaces the whole file.
 """
 
 from __future__ import annotations

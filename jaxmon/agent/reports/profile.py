@@ -32,7 +32,8 @@ from jaxmon.host.formats import protobuf as wire
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.routes import RequestInProgress, Routes
+from jaxmon.indicators.requests import OpenRequest
+from jaxmon.indicators.routes import Routes
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import DaemonThread, Event, RLock
@@ -153,7 +154,7 @@ class Caught(NamedTuple):
     """
 
     recording: Recording
-    request: RequestInProgress
+    request: OpenRequest
     route: str
     seconds: float
     recorded: float
@@ -200,7 +201,7 @@ class SlowRequests:
                 recording.discard()  # nothing happens if it has ended
         return None
 
-    def _look(self) -> tuple[Recording, str, RequestInProgress] | None:
+    def _look(self) -> tuple[Recording, str, OpenRequest] | None:
         """Begin or discard a session, or return that of a slow request."""
         serving = self._routes.in_progress()
         recording, at = self._recording, now()
@@ -225,9 +226,7 @@ class SlowRequests:
             recording.discard()
         return None
 
-    def _follow(
-        self, recording: Recording, route: str, request: RequestInProgress
-    ) -> Caught:
+    def _follow(self, recording: Recording, route: str, request: OpenRequest) -> Caught:
         """Record until *request* ends."""
         trace = None
         if request.trace is not None:

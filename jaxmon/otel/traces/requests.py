@@ -196,11 +196,6 @@ class LoopSpans:
         # The first call loads its implementation: not within a step.
         contexts.get_current()
 
-    @contained
-    def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
-        """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
-        return LoopSpan(self, name, began, end)
-
     def is_sampled(self, number: int) -> bool:
         """Return whether step *number* is one of the healthy ones to keep."""
         return int((number + 1) * self._ratio) > int(number * self._ratio)
