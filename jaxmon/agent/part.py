@@ -15,6 +15,7 @@ from jaxmon.agent.worker import Job, Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.host.http.messages import Request, Response
+from jaxmon.settings import Settings
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
 
@@ -136,42 +137,62 @@ class Loading:
         self._scheduler.later(_SECONDS, turn, site=name)
 
 
+class PartRow(NamedTuple):
+    """
+    A part, and what loads it.
+
+    Attributes:
+        name: of the part.
+        place: its module, below `jaxmon.agent`, and its class.
+        needs: what it is given beside the context, of `jaxmon.agent.parts.NEEDS`.
+        enabled: returns whether settings enable it.
+        late: lists of `jaxmon.agent.context.Observers`: the first event of each loads
+            the part, which then has the place in the list. `None`: at the start. Such a
+            part must export nothing before.
+        early: returns whether settings need it at the start nevertheless.
+        pages, public: its endpoints on the Unix socket and the port, which load it too.
+        hears: events of `jax.monitoring` that load it: those without a value,
+            durations, scalars.
+        scraped: whether collecting loads it: it counts nothing before.
+        soon: whether it is loaded a second after the start in any case.
+        alone: whether it is given no context.
+    """
+
+    name: str
+    place: str
+    needs: tuple[str, ...] = ()
+    enabled: Callable[[Settings], object] = lambda _: True
+    late: tuple[str, ...] | None = None
+    early: Callable[[Settings], object] = lambda _: False
+    pages: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
+    hears: tuple[tuple[str, ...], ...] = ()
+    scraped: bool = False
+    soon: bool = False
+    alone: bool = False
+
+
 class LatePart(Part):
     """
     Stands for a part that has nothing to do yet, and loads it when it has, as `part`.
 
-    Whatever fails then is a failure of that part, which is loaded no more.
-
-    Args:
-        observers: lists of `jaxmon.agent.context.Observers`, by name: the first event
-            of each loads the part, which then has the place in the list.
-        pages, public: its endpoints on the Unix socket and the port, which load it too.
-        hears: events of `jax.monitoring` that load it: those without a value,
-            durations, scalars.
-        scraped: whether collecting loads it.
-        soon: whether it is loaded a second after the start in any case.
+    Whatever fails then is a failure of that part, which is loaded no more. *observers*
+    are the lists that its *row* names, *make* returns the part.
     """
 
-    def __init__(  # noqa: PLR0913 - all that may load it
+    def __init__(
         self,
-        name: str,
+        row: PartRow,
         make: Callable[[], Part],
         loading: Loading,
         observers: Mapping[str, list[Callable[..., Any]]],
-        *,
-        pages: Iterable[str] = (),
-        public: Iterable[str] = (),
-        hears: tuple[Iterable[str], ...] = (),
-        scraped: bool = False,
-        soon: bool = False,
     ) -> None:
-        self.name = name
+        self.name = row.name
         self.part: Part | None = None
+        self._row = row
         self._make = make
         self._loading = loading
         self._lists = observers
-        self._pages, self._public, self._hears = pages, public, hears
-        self._scraped, self._soon = scraped, soon
         self._hooks: Hooks | None = None
         self._began: float | None = None
         self._stopped = False
@@ -244,14 +265,14 @@ class LatePart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Attach hooks to JAX once there is something to observe."""
         self._hooks = hooks
-        if self._hears:
+        if self._row.hears:
             hooks.hear(
                 *[
                     {
                         event: functools.partial(self._hear, place, event)
                         for event in names
                     }
-                    for place, names in enumerate(self._hears)
+                    for place, names in enumerate(self._row.hears)
                 ]
             )
 
@@ -263,7 +284,7 @@ class LatePart(Part):
     def start(self) -> None:
         """Start what is periodic once there is something to do."""
         self._began = monotonic()
-        if self._soon:
+        if self._row.soon:
             self._loading.soon(self.name, self._load_soon)
 
     def _load_soon(self) -> None:
@@ -271,12 +292,12 @@ class LatePart(Part):
 
     def refresh(self, *, asked: bool) -> None:
         """Update periodic data, which loads what is loaded soon if *asked*."""
-        part = self.load() if asked and self._soon else self.part
+        part = self.load() if asked and self._row.soon else self.part
         (part or _ABSENT).refresh(asked=asked)
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics, none before there is something to count."""
-        return ((self.load() if self._scraped else self.part) or _ABSENT).collect()
+        return ((self.load() if self._row.scraped else self.part) or _ABSENT).collect()
 
     def explain(self) -> Explanation:
         """Return its contribution to the debug overview."""
@@ -292,11 +313,11 @@ class LatePart(Part):
 
     def pages(self) -> Mapping[str, Handler]:
         """Return its endpoints on the Unix socket."""
-        return {path: functools.partial(self._page, path) for path in self._pages}
+        return {path: functools.partial(self._page, path) for path in self._row.pages}
 
     def public_pages(self) -> Mapping[str, Handler]:
         """Return its endpoints on the port."""
-        return {path: functools.partial(self._page, path) for path in self._public}
+        return {path: functools.partial(self._page, path) for path in self._row.public}
 
     def _page(self, path: str, request: Request) -> Response | Future[Response]:
         part = self.load()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.jaxlink import orbax
-from jaxmon.agent.part import LatePart, Loading, Part
+from jaxmon.agent.part import LatePart, Loading, Part, PartRow
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
@@ -77,37 +77,6 @@ NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
 What parts are given, by parameter: the path of an attribute of `AgentParts` or of
 another part, which is then loaded; an `Ask`; or several of these.
 """
-
-
-class PartRow(NamedTuple):
-    """
-    A part.
-
-    Attributes:
-        name: of the part.
-        place: its module, below `jaxmon.agent`, and its class.
-        needs: what it is given beside the context, of `NEEDS`.
-        enabled: returns whether settings enable it.
-        late: lists of `Observers`: it is loaded when the first event is passed to one
-            of them. `None`: at the start. Such a part must export nothing before.
-        early: returns whether settings need it at the start nevertheless.
-        pages, public, hears, soon: see `LatePart`.
-        scraped: whether collecting loads it: it counts nothing before.
-        alone: whether it is given no context.
-    """
-
-    name: str
-    place: str
-    needs: tuple[str, ...] = ()
-    enabled: Callable[[Settings], object] = lambda _: True
-    late: tuple[str, ...] | None = None
-    early: Callable[[Settings], object] = lambda _: False
-    pages: tuple[str, ...] = ()
-    public: tuple[str, ...] = ()
-    hears: tuple[tuple[str, ...], ...] = ()
-    scraped: bool = False
-    soon: bool = False
-    alone: bool = False
 
 
 def _samples(wanted: Settings) -> bool:
@@ -255,8 +224,6 @@ ROWS: tuple[PartRow, ...] = (
 
 class AgentParts:
     """
-    The parts of one agent, and what they are given.
-
     The parts of one agent, and what they are given. The program's *indicators* are
     attributed compile time, and their logged arrays read; `loading` says when late
     parts may be loaded.
@@ -273,15 +240,10 @@ class AgentParts:
         for name, row in self._rows.items():
             if row.late is not None and not row.early(context.settings):
                 self._made[name] = LatePart(
-                    name,
+                    row,
                     functools.partial(self._make, row),
                     self.loading,
                     {event: getattr(context.observers, event) for event in row.late},
-                    pages=row.pages,
-                    public=row.public,
-                    hears=row.hears,
-                    scraped=row.scraped,
-                    soon=row.soon,
                 )
         self._all = tuple([self._part(name) for name in self._rows])
 

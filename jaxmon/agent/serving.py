@@ -158,10 +158,7 @@ class Serving:
         server.start()
 
     def withdraw(self, last: Callable[[str], bytes]) -> None:
-        """
-        Stop the server, and leave to the sidecar what was counted: all that any
-        response had. Idempotent. *last*: see `LocalSocket.keep`.
-        """
+        """Stop the server, and leave what was counted to the sidecar. Idempotent."""
         self._stop()
         if self._local is not None:
             self._local.keep(last)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -87,10 +88,7 @@ def _scalars(writer: Any, scalar: Callable[..., object]) -> TrackerTarget:
 
 
 def target_of(tracker: Any) -> tuple[str, TrackerTarget]:
-    """
-    Return the kind of *tracker*, and how to write to it. Raises `JaxmonError`: it is
-    none that we know, or MLflow has no active run.
-    """
+    """Return the kind of *tracker*, and how to write to it. Raises `JaxmonError`."""
     if _method(tracker, "define_metric") and _method(tracker, "log"):
         return "wandb", _wandb(tracker)
     if _method(tracker, "log_metrics") and _method(tracker, "active_run"):
@@ -242,6 +240,7 @@ _WAITING = 100
 """Rows that wait for a tracker; more are dropped."""
 
 
+@dataclass(eq=False)
 class Tracker:
     """
     One *target* that rows are written to, each after *every* so many steps of *loop*;
@@ -250,38 +249,26 @@ class Tracker:
     returns what to say at the end.
     """
 
-    def __init__(  # noqa: PLR0913 - facts, each kept as it is
-        self,
-        kind: str,
-        target: TrackerTarget,
-        *,
-        loop: str,
-        every: int,
-        start: int,
-        ideal_seconds: float = 0.0,
-        findings: Callable[[], str],
-    ) -> None:
-        self.kind = kind
-        self.loop = loop
-        self._target = target
-        self.every = every
-        self._start = start
-        self._ideal = ideal_seconds
-        self.findings = findings
+    kind: str
+    target: TrackerTarget
+    _: KW_ONLY
+    loop: str
+    every: int
+    start: int
+    ideal_seconds: float = 0.0
+    findings: Callable[[], str]
+
+    def __post_init__(self) -> None:
         # Of its own: what it calls may take long, or hang.
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
-        self._taken = 0
-        self._refused = 0
+        self._taken = self._refused = 0
         self._done = Tally()
         self._before: LoopReading | None = None
-        self._step = start
+        self._step = self.start
 
     def attach(self, context: Context, number: int) -> None:
-        """
-        Prepare the thread, which starts with the first row, of the tracker that is this
-        *number* of its kind: each fails by itself.
-        """
+        """Prepare its thread, of a name by which each of its kind fails by itself."""
         name = f"tracker_{self.kind}" + (f"_{number}" if number > 1 else "")
         self._scheduler = Scheduler(context.guard)
         self._worker = Worker(name, self._scheduler, limit=_WAITING, theirs=True)
@@ -297,8 +284,8 @@ class Tracker:
         """Queue a row of the loop *now*, with what else is *counted*; never blocks."""
         if self._worker is None:
             return
-        row = {**times(now, self._before, ideal=self._ideal), **counted}
-        self._before, self._step = now, self._start + now.steps
+        row = {**times(now, self._before, ideal=self.ideal_seconds), **counted}
+        self._before, self._step = now, self.start + now.steps
         named = {f"{PREFIX}{name}": value for name, value in row.items()}
         self._taken += 1
         if not self._worker.submit(partial(self._write, named, self._step)):
@@ -307,14 +294,14 @@ class Tracker:
     def _write(self, values: Mapping[str, float], step: int) -> None:
         """Write a row, on the tracker's thread."""
         try:
-            self._target.write(values, step)
+            self.target.write(values, step)
         finally:
             self._done.add()
 
     def finish(self, findings: str) -> None:
         """Queue the *findings*, behind all rows."""
         if self._worker is not None:
-            self._worker.submit(partial(self._target.finish, findings, self._step))
+            self._worker.submit(partial(self.target.finish, findings, self._step))
 
     def close(self) -> None:
         """Write what is queued, within the deadline."""

@@ -248,10 +248,7 @@ class Looks:
     def _awaited(
         self, seen: _LookMemory, found: list[_LookMemory], late: float
     ) -> tuple[_LookMemory, list[_LookMemory]]:
-        """
-        Return *seen* of *found*, or what drives the device if it waits for that thread,
-        of all that do.
-        """
+        """Return what drives the device, if *seen* waits for it, and all that do."""
         if seen.doing.state != JOIN:
             return seen, found
         others = self._read(partial(other_threads, seen.thread), late)
