@@ -93,10 +93,7 @@ class Handled:
 
 
 def expected(*kinds: type[BaseException]) -> Handled:
-    """
-    Drop exceptions of *kinds* that a block raises, but for the program's: what comes
-    after the block holds without its result.
-    """
+    """Drop exceptions of *kinds* that a block raises, but for the program's."""
     return Handled(kinds, _pass_on_handled)
 
 
@@ -109,27 +106,7 @@ def _pass_on_handled() -> None:
         del error  # as there
 
 
-def printed() -> object:
-    """Return the exception that was printed last."""
-    return getattr(sys, "last_value", None)
-
-
-def pass_on_printed(*, since: object) -> None:
-    """
-    Raise the exception of the program that was printed after the one *since*. C code
-    that imports NumPy prints whatever ends that, and raises `ImportError`.
-    """
-    error = printed()
-    if (
-        error is not since
-        and isinstance(error, BaseException)
-        and _is_interrupt(error, theirs=False)
-    ):
-        raise error
-
-
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error* and what was raised within our code before it, the latest first."""
     linked: BaseException | None = error
     for _ in range(_MAX_CHAIN):
         # An exception that the program itself is handling has been in one of the
@@ -165,12 +142,10 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
 
 
 def _is_raise(code: CodeType, at: int) -> bool:
-    """Return whether the instruction of *code* at *at* is a ``raise`` statement."""
     return 0 <= at < len(code.co_code) and code.co_code[at] == _RAISE
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
-    """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
     return any([value is below for value in _arguments(frame)])

@@ -113,13 +113,7 @@ def runtime_of(agent: Agent) -> Runtime | None:
 
 
 class AgentSlot:
-    """
-    Holds the agent of this process.
-
-    Attributes:
-        lock: held while an agent starts or stops.
-        agent: the agent started last, unless it has been stopped.
-    """
+    """Holds the agent of this process; `lock` is held while one starts or stops."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -276,14 +270,12 @@ def _start(jax: ModuleType, settings: Settings) -> Agent:
 
 def _jax() -> ModuleType:
     problem: str | None = None
-    printed = interrupts.printed()
     try:
         return import_module("jax")
     # Its own version checks, or a program's file that shadows a Python module, may
     # raise anything, or exit.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
         interrupts.pass_on(error)
-        interrupts.pass_on_printed(since=printed)
         problem = _in_a_sentence(error)
     # Raised here, so that the message is all the user sees.
     msg = (
@@ -295,7 +287,6 @@ def _jax() -> ModuleType:
 
 
 def _in_a_sentence(error: BaseException) -> str:
-    """Return the message of *error* as part of a sentence."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and text:
         return text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.loops import Loops
@@ -21,27 +22,7 @@ if TYPE_CHECKING:
     from jaxmon.indicators.queues import QueueDepths
     from jaxmon.indicators.values import Values
 
-T = TypeVar("T")
-
 _QUEUES = "jaxmon.indicators.queues"
-
-
-class FirstUse(Generic[T]):
-    """
-    An attribute that is made when it is first read, of which all threads get the same:
-    statistics of a marker, whose module the program has loaded by using it.
-    """
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type) -> T:
-        made: T = vars(instance).setdefault(self._name, self._make(instance))
-        return made
 
 
 class Indicators:
@@ -71,36 +52,38 @@ class Indicators:
         self.tracer: RequestTracer | None = None
         self._limit = limit
         self.on_logged: Callable[[], object] = bool
-        self.checks: Callable[[], Any] = _none
+        self.checks: Callable[[], Any] = lambda: None
         self.flush: Callable[[float], bool] = bool
         self.serverless = False
         self.guard = guard
         self.on_error = on_error
-        self.place_of: Callable[[BaseException], str] = _unknown
-        self.message_of: Callable[[BaseException], str] = _unknown
+        self.place_of: Callable[[BaseException], str] = lambda _: ""
+        self.message_of: Callable[[BaseException], str] = lambda _: ""
 
-    @FirstUse
+    # These are made when they are first read: the program has loaded the module of a
+    # marker by using it.
+    @cached_property
     def batches(self) -> BatchFill:
         """How full batches are."""
-        from jaxmon.indicators.batches import BatchFill  # noqa: PLC0415 - see `FirstUse`
+        from jaxmon.indicators.batches import BatchFill  # noqa: PLC0415 - see above
 
         return BatchFill(self.routes.labels)
 
-    @FirstUse
+    @cached_property
     def queues(self) -> QueueDepths:
         """How many items wait in queues."""
         from jaxmon.indicators.queues import QueueDepths  # noqa: PLC0415 - likewise
 
         return QueueDepths(self._limit, self.guard)
 
-    @FirstUse
+    @cached_property
     def logged(self) -> Values:
         """What the program logs."""
         from jaxmon.indicators.values import Values  # noqa: PLC0415 - likewise
 
         return Values(self._limit, self.on_logged)
 
-    @FirstUse
+    @cached_property
     def invocations(self) -> Invocations:
         """Invocations of serverless functions."""
         from jaxmon.indicators.invocations import Invocations  # noqa: PLC0415 - likewise
@@ -159,12 +142,3 @@ class Indicators:
             **{name: admitted.overflow for name, admitted in labels.items()},
             **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
         }
-
-
-def _none() -> None:
-    return None
-
-
-def _unknown(error: BaseException) -> str:
-    del error
-    return ""

@@ -16,7 +16,7 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
-from jaxmon.agent.reports.recording import Recording
+from jaxmon.agent.reports.profile import Recording
 from jaxmon.host.http import client
 from jaxmon.preflight.profile import operations, xspace
 from jaxmon.preflight.profile.operations import Profile

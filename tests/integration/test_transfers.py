@@ -4,7 +4,6 @@ Transfers between host and device: counted, measured, attributed, and never in t
 
 import inspect
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -22,7 +21,7 @@ from jaxmon.agent.checks import results as leaves
 from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink import call_sites, transfer_hooks
 from tests.helpers import inside, processes, session
-from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.agents import at_once, instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
 
 
@@ -107,11 +106,7 @@ def test_transfers_that_pass_unobserved_are_counted() -> None:
                 jax.device_put(sent)
                 read.tolist()
 
-        threads = [threading.Thread(target=send_and_read) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[send_and_read] * 2)
         page = samples(agent)
 
         reads = page[f'{COUNT}{{direction="device_to_host"}}']
