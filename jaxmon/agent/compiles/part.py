@@ -30,7 +30,6 @@ from jaxmon.agent.functions import UNKNOWN, CompilePhases, Function, active, by_
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
-    CurrentCall,
     Jitted,
     StackProgram,
     bare,
@@ -39,6 +38,7 @@ from jaxmon.agent.jaxlink.frames import (
     lowered_at,
     name_at,
     program_at,
+    served_call,
     source_location,
 )
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
@@ -106,7 +106,7 @@ class Compiles(Part):
         self._sources: dict[str, Function | None] = {}
         # Two threads that compile first may both make one; all use the first of them.
         self._finders: list[CauseFinder] = []
-        self._serving = CurrentCall(misses.thread)
+        self._serving = misses.thread
         self._thread = CompileThread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
@@ -150,7 +150,7 @@ class Compiles(Part):
         while outer is not None and outer.end:  # and it was not reported
             self._settle_unreported(outer)
             outer = outer.outer
-        served = self._serving.now("compile")
+        served = served_call(frame, self._serving.calls)
         if served is None:
             compile_ = self._outside_of_calls(frame, outer)
         else:
@@ -214,7 +214,7 @@ class Compiles(Part):
         frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
-            function = self._phase_function("trace", frame, fun_name)
+            function = self._phase_function(frame, fun_name)
             traced = self._observers.tracer is not None
             ids = self._spans.phase("trace", seconds) if traced else None
             function.observe_phase("trace", seconds, ids)
@@ -222,7 +222,7 @@ class Compiles(Part):
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function = self._phase_function("lower", frame, fun_name)
+        function = self._phase_function(frame, fun_name)
         traced = self._observers.tracer is not None
         ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
@@ -263,10 +263,8 @@ class Compiles(Part):
         for take in self._executable:
             take(function, executable, phases)
 
-    def _phase_function(
-        self, phase: str, frame: FrameType, fun_name: str | None
-    ) -> Function:
-        served = self._serving.now(phase)
+    def _phase_function(self, frame: FrameType, fun_name: str | None) -> Function:
+        served = served_call(frame, self._serving.calls)
         if served is not None:
             return served[0].function
         program = program_at(frame)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from types import FrameType, TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from jaxmon import interrupts
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.jit import is_binding, is_inside
+from jaxmon.agent.jaxlink.jit import is_binding, is_inside, stack_from
 from jaxmon.agent.jaxlink.source_lines import AGENT
 from jaxmon.tuples import NamedTuple
 
@@ -48,9 +48,6 @@ _FILES = tuple(
 _LOWERS = "lower_sharding_computation"
 _MAX_LOWERING_STEPS = 16
 _LOWERED = ("from_hlo", _LOWERS)
-
-# Every frame on the way up is looked up here; few match.
-_IDENTIFYING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
 
@@ -108,23 +105,14 @@ def call_in(traceback: TracebackType | None) -> FrameType | None:
 
 def is_below_call(frame: FrameType | None) -> bool:
     """Return whether *frame* runs within a missed call."""
-    return _is_below(frame, "cache_miss")
+    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
+    return "cache_miss" in names
 
 
 def is_below_boundary(frame: FrameType | None) -> bool:
     """Return whether *frame* runs below a function of JAX that filters tracebacks."""
-    return _is_below(frame, "reraise_with_filtered_traceback")
-
-
-def _is_below(frame: FrameType | None, name: str) -> bool:
-    """Return whether *frame*, or one just above it, runs a function called *name*."""
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == name:
-            return True
-        frame = frame.f_back
-    return False
+    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
+    return "reraise_with_filtered_traceback" in names
 
 
 def is_wait(frame: FrameType | None) -> bool:
@@ -143,24 +131,17 @@ def calls_back_inline(frame: FrameType | None) -> bool:
     program makes, not on a thread of the runtime.
     """
     inside = False
-    while frame is not None:
-        if is_inside(frame):
-            inside = True
-        elif inside:
+    for at in stack_from(frame, sys.maxsize):
+        if inside and not is_inside(at):
             return True
-        frame = frame.f_back
+        inside = inside or is_inside(at)
     return False
 
 
 def is_our_own(frame: FrameType | None) -> bool:
     """Return whether *frame*, or one just above it, runs code of the agent."""
-    for _ in range(_OWN_STEPS):
-        if frame is None:
-            return False
-        if frame.f_code.co_filename.startswith(AGENT):
-            return True
-        frame = frame.f_back
-    return False
+    files = [at.f_code.co_filename for at in stack_from(frame, _OWN_STEPS)]
+    return any([file.startswith(AGENT) for file in files])
 
 
 def asks_for_memory(frame: FrameType | None) -> bool:
@@ -200,13 +181,9 @@ def lowered_at(frame: FrameType | None) -> Any:
     Return the jaxpr of the program that is lowered below *frame*, without what it does
     not need; `None` if it is not found.
     """
-    for _ in range(_MAX_LOWERING_STEPS):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _LOWERS:
-            closed = frame.f_locals.get("closed_jaxpr")
-            return getattr(closed, "jaxpr", None)
-        frame = frame.f_back
+    for at in stack_from(frame, _MAX_LOWERING_STEPS):
+        if at.f_code.co_name == _LOWERS:
+            return getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
     return None
 
 
@@ -287,18 +264,13 @@ def program_at(frame: FrameType | None) -> StackProgram:
     Walk up from *frame* and return the program being processed. Costs microseconds.
     """
     telling = []
-    while frame is not None:
-        name = frame.f_code.co_name
-        if name not in _IDENTIFYING:
-            pass
-        elif name in _LOWERED:
+    # Every frame on the way up is looked up here; few match.
+    for at in stack_from(frame, sys.maxsize):
+        if at.f_code.co_name in _LOWERED:
             # Their many variables are read only if no jitted function is found.
-            telling.append(frame)
-        else:
-            jitted = jitted_at(frame)
-            if jitted is not None:
-                return StackProgram(jitted, None, None)
-        frame = frame.f_back
+            telling.append(at)
+        elif at.f_code.co_name in _ENTRIES and (jitted := jitted_at(at)) is not None:
+            return StackProgram(jitted, None, None)
     source: str | None = None
     program: str | None = None
     for lowering in telling:
@@ -306,7 +278,10 @@ def program_at(frame: FrameType | None) -> StackProgram:
         if lowering.f_code.co_name == "from_hlo":
             source = source or _source(variables.get("all_args_info"))
         else:
-            source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
+            closed = variables.get("closed_jaxpr")
+            source = (
+                source or _source(closed) or _source(getattr(closed, "jaxpr", None))
+            )
             program = variables.get("fun_name")
     return StackProgram(None, source_location(source), program)
 
@@ -342,15 +317,12 @@ def executable_at(frame: FrameType | None) -> Any:
     Two functions compile: jit's and, up to 0.8, pmap's; the listener is called from a
     context manager around the compile, at most five frames above them.
     """
-    for _ in range(6):
-        if frame is None:
-            return None
-        name = frame.f_code.co_name
+    for at in stack_from(frame, 6):
+        name = at.f_code.co_name
         if name == "_cached_compilation":
-            return frame.f_locals.get("xla_executable")
+            return at.f_locals.get("xla_executable")
         if name == "from_hlo":
-            return frame.f_locals.get("compiled")
-        frame = frame.f_back
+            return at.f_locals.get("compiled")
     return None
 
 
@@ -358,73 +330,25 @@ def _source(info: Any) -> str | None:
     return getattr(getattr(info, "debug_info", None), "func_src_info", None)
 
 
-def _source_of_jaxpr(closed: Any) -> str | None:
-    debug = getattr(closed, "debug_info", None) or getattr(
-        getattr(closed, "jaxpr", None), "debug_info", None
-    )
-    return getattr(debug, "func_src_info", None)
-
-
-class ServedCalls(Protocol[_Miss]):
-    """The calls that JAX serves on a thread; see `CurrentCall`."""
-
-    calls: dict[int, _Miss]
-
-
-class CurrentCall(Generic[_Miss]):
+def served_call(
+    below: FrameType, calls: Mapping[int, _Miss]
+) -> tuple[_Miss, FrameType, FrameType] | None:
     """
-    Finds the call that JAX is serving on this thread.
-
-    The number of frames from a call to where JAX reports a phase is always the same, so
-    checking that depth first (a microsecond) avoids a stack walk. Nested calls are
-    deeper.
+    Return the call that JAX serves where it runs the frame *below*, the frame that
+    serves it, and the frame called by that; neither must be kept. `None` if ahead of
+    time or under a transformation.
 
     Args:
-        thread: has in ``calls`` those of this thread, by the id of the frame that
-            serves them; none if JAX is tracing or transforming.
+        below: a frame of JAX.
+        calls: those of this thread, by the id of the frame that serves them; none if
+            JAX is tracing or transforming.
     """
-
-    def __init__(self, thread: ServedCalls[_Miss]) -> None:
-        self._thread = thread
-        self._steps: dict[str, int] = {}
-
-    def now(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
-        """
-        Return the call, the frame that serves it, and the frame called by that; neither
-        frame must be kept. `None` if ahead of time or under a transformation.
-
-        Args:
-            phase: identifies the caller's place in JAX.
-        """
-        steps = self._steps.get(phase)
-        if steps is None:
-            return self._walk(phase)
-        try:
-            inner = sys._getframe(steps)  # noqa: SLF001
-        except ValueError as error:  # a stack less deep
-            interrupts.pass_on(error)
-            return self._walk(phase)
-        frame = inner.f_back
-        # By name, too: frame ids are reused.
-        if frame is None or frame.f_code.co_name != "cache_miss":
-            return self._walk(phase)
-        miss = self._thread.calls.get(id(frame))
-        return self._walk(phase) if miss is None else (miss, frame, inner)
-
-    def _walk(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
-        inner, steps = sys._getframe(1), 0  # noqa: SLF001 - `now`, as it counts
-        while (frame := inner.f_back) is not None:
-            name = frame.f_code.co_name
-            if name not in _ENTRIES:  # as dozens
-                pass
-            elif is_call(frame):
-                miss = self._thread.calls.get(id(frame))
-                if miss is None:
-                    return None
-                self._steps[phase] = steps
-                return miss, frame, inner
-            elif jitted_at(frame) is not None:
+    for above in stack_from(below.f_back, sys.maxsize):
+        if above.f_code.co_name in _ENTRIES:
+            if is_call(above):
+                miss = calls.get(id(above))
+                return None if miss is None else (miss, above, below)
+            if jitted_at(above) is not None:
                 return None
-            inner = frame
-            steps += 1
-        return None
+        below = above
+    return None

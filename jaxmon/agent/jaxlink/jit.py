@@ -29,6 +29,15 @@ INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
 _BINDINGS = os.path.join("jaxlib", "")  # noqa: PTH118 - part of a path
 
 
+def stack_from(frame: FrameType | None, most: int = 300) -> list[FrameType]:
+    """Return *frame* and those above it, *most* at most. Must not be kept."""
+    found: list[FrameType] = []
+    while frame is not None and len(found) < most:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
 def is_inside(frame: FrameType) -> bool:
     """Return whether *frame* runs private code of JAX, whose variables may be read."""
     return INSIDE in frame.f_code.co_filename
@@ -374,16 +383,11 @@ def is_pmap(fun: object) -> bool:
 def enclosing_pmap(above: FrameType | None) -> FrameType | None:
     """
     Return the frame of the pmap that created a function for which `is_pmap` is true,
-    `None` if something else created it.
-
-    Args:
-        above: the caller of its ``cache_miss``.
+    `None` if something else created it. The caller of its ``cache_miss`` is *above*.
     """
-    frame, steps = above, 0
-    while frame is not None and steps < 3:  # noqa: PLR2004 - helper, boundary, pmap
+    for frame in stack_from(above, 3):  # helper, boundary, pmap
         if frame.f_code.co_name == "wrapped" and "infer_params" in frame.f_locals:
             return frame
-        frame, steps = frame.f_back, steps + 1
     return None
 
 

@@ -31,6 +31,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TransferSite,
     TransferSites,
 )
+from jaxmon.agent.jaxlink.jit import stack_from
 from jaxmon.agent.jaxlink.listeners import CallbackTimes, Probe
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
@@ -119,10 +120,9 @@ def loss_of(array: Any) -> Loss | None:
 
 def _put(frame: FrameType) -> list[Any]:
     """Return the arrays that `jax.device_put`, which has called *frame*, was given."""
-    at: FrameType | None = frame
-    while at is not None and at.f_code.co_name != _PUT:
-        at = at.f_back
-    given: Any = None if at is None else at.f_locals.get("x")
+    stack = stack_from(frame, sys.maxsize)
+    puts = [at.f_locals.get("x") for at in stack if at.f_code.co_name == _PUT]
+    given: Any = puts[0] if puts else None
     if type(given) is dict:
         return [*given.values()]
     return [*given] if type(given) in {list, tuple} else [given]
@@ -402,12 +402,9 @@ class TransferHooks:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe that a program gets a call of Python."""
-        equation, above = None, frame.f_back
-        for _ in range(_STEPS):
-            if equation is not None or above is None:
-                break
-            equation, above = above.f_locals.get("eqn"), above.f_back
-        calls = None if equation is None else equation.source_info.traceback
+        stack = stack_from(frame.f_back, _STEPS)
+        equations = filter(None, [at.f_locals.get("eqn") for at in stack])
+        calls = next((of.source_info.traceback for of in equations), None)
         place = self._lines.place_of(calls)
         if place not in self.callbacks and len(self.callbacks) >= _MANY:
             return None

@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside
+from jaxmon.agent.jaxlink.jit import is_class, is_inside, stack_from
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
 from jaxmon.tuples import NamedTuple
 
@@ -185,7 +185,6 @@ def jaxprs_of(jaxpr: Any, most: int) -> Iterator[Any]:
 
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path
 _IMPLEMENTATION = "_pjit_call_impl_python"
-_MAX_STEPS = 300
 _MAX_EQUATIONS = 500
 
 
@@ -223,15 +222,21 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
     if applied is None:
         return None
     between: list[str] = []
-    below, above, steps = applied, applied.f_back, 0
-    while above is not None and is_inside(above) and steps < _MAX_STEPS:
+    below = applied
+    for above in stack_from(applied.f_back):
+        if not is_inside(above):
+            break
         if is_call(above):
-            between += _transformations(above)
+            between += [
+                at.f_code.co_name
+                for at in stack_from(above)
+                if at.f_code.co_filename.endswith(_TRANSFORMATIONS)
+            ]
             return _transformed(applied, between, *call_served_by(above, below))
         if above.f_code.co_name in AHEAD:
             return None
         between.append(above.f_code.co_name)
-        below, above, steps = above, above.f_back, steps + 1
+        below = above
     return _transformed(applied, between, None, None)
 
 
@@ -240,16 +245,12 @@ def applied_at(frame: FrameType | None) -> FrameType | None:
     Return the frame that applies the jitted function whose program is compiled below
     *frame*, in a call or not; `None` if it is compiled ahead of time.
     """
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _IMPLEMENTATION:
-            return frame
-        file = frame.f_code.co_filename
+    for at in stack_from(frame):
+        if at.f_code.co_name == _IMPLEMENTATION:
+            return at
         # In 0.4.35, JAX measures in a context manager.
-        if INSIDE not in file and file != contextlib.__file__:
+        if not is_inside(at) and at.f_code.co_filename != contextlib.__file__:
             return None
-        frame = frame.f_back
     return None
 
 
@@ -277,16 +278,6 @@ def _transformed(
         variables["args"],
         program.in_avals,
     )
-
-
-def _transformations(frame: FrameType | None) -> Iterator[str]:
-    """Yield the names of JAX's transformations on the stack from *frame* up."""
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return
-        if frame.f_code.co_filename.endswith(_TRANSFORMATIONS):
-            yield frame.f_code.co_name
-        frame = frame.f_back
 
 
 def _tracer(leaf: object) -> str:
