@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from jaxmon.agent.jaxlink.source_lines import StackFrame
+from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.memory import profile as pprof
 from jaxmon.agent.memory.profile import HeapSample, ProfileError
 
@@ -66,7 +66,7 @@ def profile(
 
 
 SAMPLE = packed(1, [1, 2]) + packed(2, [3, 4096]) + KIND + DEVICE
-STACK = (StackFrame("a.py", 10, "f"), StackFrame("b.py", 300, "g"))
+STACK = (SourceLine("a.py", 10, "f"), SourceLine("b.py", 300, "g"))
 
 
 def test_a_profile_is_read():

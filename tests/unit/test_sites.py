@@ -11,8 +11,8 @@ import pytest
 from jaxmon.agent.jaxlink import source_lines as sites
 from jaxmon.agent.jaxlink.source_lines import (
     UNKNOWN,
+    SourceLine,
     SourceLineFinder,
-    StackFrame,
     set_at,
 )
 from jaxmon.host.sources import LIBRARY, USER
@@ -60,7 +60,7 @@ CASES = {
 @pytest.mark.parametrize(("files", "expected"), CASES.values(), ids=CASES)
 def test_the_line_is_the_users(files, expected):
     """Of a stack, innermost first, the innermost frame of the program counts."""
-    stack = [StackFrame(file, at, f"f{at}") for at, file in enumerate(files)]
+    stack = [SourceLine(file, at, f"f{at}") for at, file in enumerate(files)]
 
     found = SourceLineFinder(jax).of(stack)
 

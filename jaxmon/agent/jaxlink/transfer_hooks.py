@@ -34,7 +34,7 @@ from jaxmon.agent.jaxlink.call_sites import (
 from jaxmon.agent.jaxlink.jit import stack_from
 from jaxmon.agent.jaxlink.listeners import CallbackTimes, Probe
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.host.sources import display_path
 from jaxmon.indicators.endings import SingleUse
 from jaxmon.tuples import NamedTuple
@@ -372,7 +372,7 @@ class TransferHooks:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe that the program starts or stops a profile."""
-        line = ProgramLineFinder(self._lines).that_calls(frame)
+        line = self._lines.that_calls(frame)
         if line is None:  # a profile of ours
             return None
         place = line.place

@@ -22,7 +22,7 @@ from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
 from jaxmon.agent.jaxlink.jit import is_class, is_inside, stack_from
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.tuples import NamedTuple
 
 
@@ -330,7 +330,7 @@ class KeyDraws:
         self._jax = jax
         self._drew = drew
         self._clean = is_calling(jax)
-        self._lines = ProgramLineFinder(SourceLineFinder(jax))
+        self._lines = SourceLineFinder(jax)
         self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
 
     def place(self) -> tuple[ModuleType, str]:

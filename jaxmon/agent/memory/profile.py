@@ -15,11 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
-from jaxmon.agent.jaxlink.source_lines import (
-    SourceLine,
-    SourceLineFinder,
-    StackFrame,
-)
+from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError, WireError
 from jaxmon.facts import memory as facts
@@ -73,7 +69,7 @@ class HeapProfile(NamedTuple):
     """
 
     samples: Sequence[HeapSample]
-    stacks: Sequence[tuple[StackFrame, ...]]
+    stacks: Sequence[tuple[SourceLine, ...]]
 
 
 def samples_of(data: bytes) -> HeapProfile:
@@ -125,7 +121,7 @@ class _HeapReader:
     def profile(self) -> HeapProfile:
         count_at, size_at = self._places()
         samples: list[HeapSample] = []
-        stacks: list[tuple[StackFrame, ...]] = []
+        stacks: list[tuple[SourceLine, ...]] = []
         numbers: dict[tuple[Value, ...], int] = {}
         for raw in self._samples:
             places: list[Value] = []
@@ -165,8 +161,8 @@ class _HeapReader:
             raise ProfileError(msg)
         return units.index("count"), units.index("bytes")
 
-    def _stack(self, places: tuple[Value, ...]) -> tuple[StackFrame, ...]:
-        frames: list[StackFrame] = []
+    def _stack(self, places: tuple[Value, ...]) -> tuple[SourceLine, ...]:
+        frames: list[SourceLine] = []
         for place in places:
             for number in wire.packed(place):
                 frames += self._locations[number]
@@ -183,16 +179,16 @@ class _HeapReader:
                 file = _int(value)
         return identity, (self._text(file), self._text(name))
 
-    def _location(self, raw: memoryview) -> tuple[int, tuple[StackFrame, ...]]:
+    def _location(self, raw: memoryview) -> tuple[int, tuple[SourceLine, ...]]:
         identity = 0
-        frames: list[StackFrame] = []
+        frames: list[SourceLine] = []
         for number, value in wire.fields(raw):
             if number == _LOCATION_ID:
                 identity = _int(value)
             elif number == _LOCATION_LINE:
                 line = _message(value)
                 file, name = self._functions[_last(line, _LINE_FUNCTION)]
-                frames.append(StackFrame(file, _last(line, _LINE_NUMBER), name))
+                frames.append(SourceLine(file, _last(line, _LINE_NUMBER), name))
         return identity, tuple(frames)
 
     def _label(self, raw: bytes) -> tuple[str, str]:
