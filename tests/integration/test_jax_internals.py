@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxmon.agent.jaxlink.names import NAMES, RELEASES, check
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, missing, present
 from tests.helpers.processes import run_python
 
 
@@ -20,9 +20,7 @@ AT = [
 @pytest.mark.skipif(not AT, reason="the table has no column for this JAX")
 def test_the_table_is_right() -> None:
     """A name is there where its row says so, and nowhere else."""
-    found = {
-        name.path: (check.present(name), name.seen[AT[0]] == "y") for name in NAMES
-    }
+    found = {name.path: (present(name), name.seen[AT[0]] == "y") for name in NAMES}
 
     assert {
         path: (present, said)
@@ -33,7 +31,7 @@ def test_the_table_is_right() -> None:
 
 def test_nothing_is_missing() -> None:
     """Of this JAX, nothing is reported."""
-    assert list(check.missing(jax.__version__)) == []
+    assert list(missing(jax.__version__)) == []
 
 
 HEAR = """

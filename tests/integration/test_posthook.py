@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
+from jaxmon.agent.jaxlink.hooks import PostCallHook
 
 
 ROUNDS = 2_000

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, check
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, missing, present
 from jaxmon.catalog import Metric
 from tests.helpers.processes import ROOT
 from tools import compat
@@ -157,7 +157,7 @@ def lost(version: str, has: Iterable[Name]) -> list[str]:
     """Return what is reported as missing by a JAX of *version* that has these."""
     there = {name.path for name in has}
     names = (A, OLD, NEW, GONE)
-    found = check.missing(version, names, lambda name: name.path in there)
+    found = missing(version, names, lambda name: name.path in there)
     return [one.names[0] for one in found]
 
 
@@ -178,5 +178,5 @@ def test_what_releases_do_not_have_is_not_missing() -> None:
 def test_what_cannot_be_told_is_not_missing() -> None:
     """Texts and events are shown by what happens alone."""
     text = Name('"Leaked trace"', ("some of it",), marks())
-    assert check.present(text) is None
-    assert list(check.missing("0.12", [text])) == []
+    assert present(text) is None
+    assert list(missing("0.12", [text])) == []

@@ -199,8 +199,7 @@ class Compiles(Part):
         for finder in self._finders:
             finder.note_clear(frame)
 
-    # --- events of jax.monitoring; the reporting frame is two up: above the listener
-    # --- then us
+    # --- events of jax.monitoring; the reporting frame is three up
 
     def _on_look_up(self) -> None:
         if (compile_ := self._current) is not None:
@@ -211,7 +210,7 @@ class Compiles(Part):
             compile_.hit = True
 
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(2)  # noqa: SLF001
+        frame = sys._getframe(3)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             function = self._phase_function(frame, fun_name)
@@ -221,7 +220,7 @@ class Compiles(Part):
             self._thread.phases["trace"] = function, seconds
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(2)  # noqa: SLF001
+        frame = sys._getframe(3)  # noqa: SLF001
         function = self._phase_function(frame, fun_name)
         traced = self._observers.tracer is not None
         ids = self._spans.phase("lower", seconds) if traced else None
@@ -243,7 +242,7 @@ class Compiles(Part):
 
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
-        frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
+        frame, compile_ = sys._getframe(3), self._thread.latest  # noqa: SLF001
         if compile_ is None or not (compile_.end or _reports(frame, compile_)):
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them

@@ -3,12 +3,12 @@ Driver metrics of this process's GPUs, for a sidecar without driver access.
 
 Off by default: we must not be inside a hung driver call in the user's program. If
 enabled, one daemon thread queries the driver every few seconds, never a scrape; values
-are exported while fresh, and a hung call affects only that thread.
+are exported while fresh, and a hung call, which cannot be cancelled, affects only that
+thread.
 
-A minimal NVML reader for agents whose sidecar has no driver access. It uses ctypes
-because the agent adds no dependencies to the user's process: pynvml takes 70 ms and 7
-MB, and its state would be shared with the program's own use of it. Calls release the
-GIL. A hung call cannot be cancelled.
+By ctypes, because the agent adds no dependencies to the user's process: pynvml takes 70
+ms and 7 MB, and its state would be shared with the program's own use of it. Calls
+release the GIL.
 """
 
 from __future__ import annotations
@@ -63,10 +63,8 @@ class _Memory(ctypes.Structure):
 
 class Nvml:
     """
-    An initialised NVML. Not thread-safe.
-
-    Args:
-        library: the driver library, by default `LIBRARY`.
+    An initialised NVML. Not thread-safe. The *library* is that of the driver, if not
+    `LIBRARY`.
 
     Raises:
         OSError: there is no driver, or it cannot be initialised.
@@ -111,7 +109,6 @@ class Nvml:
         return [info, gauge(ACCELERATOR_UP, 1, uuid), *figures]
 
     def _figures(self, handle: c_void_p, uuid: str) -> list[Family] | None:
-        """Return the values of a device, `None` if it is lost."""
         found: list[Family] = []
         busy, memory = _Utilization(), _Memory(_MEMORY_V2)
         code = self._code("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(busy))
@@ -177,9 +174,8 @@ _RETRY_SECONDS = 60.0
 
 class DeviceMetrics(Part):
     """
-    Reads this process's JAX devices through NVML, if enabled.
-
-    Never initialises JAX's backends; exports nothing until the program has.
+    Reads this process's JAX devices through NVML, if enabled; nothing until the program
+    has initialised JAX's backends.
     """
 
     name = "device_figures"
@@ -260,7 +256,6 @@ class DeviceMetrics(Part):
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _has_devices(self) -> bool:
-        """Return whether JAX's backends are initialised and have devices to query."""
         if not self._devices and backends.initialised(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

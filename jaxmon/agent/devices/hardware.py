@@ -31,13 +31,8 @@ def chips_of(
     environ: Mapping[str, str] = os.environ,
 ) -> dict[int, Chip]:
     """
-    Return the chip of each of *devices* by device id; empty if unknown. Reads some
-    sysfs files.
-
-    Args:
-        devices: JAX's local TPU devices.
-        root: where ``sys`` and ``dev`` are.
-        environ: the environment of this process.
+    Return the chip of each of JAX's local TPU *devices* by device id; empty if unknown.
+    Reads some sysfs files below *root*.
     """
     if any(device.local_hardware_id is None for device in devices):
         return {}
@@ -73,9 +68,8 @@ _PCI_LENGTH = 32
 
 class Gpu(NamedTuple):
     """
-    Args:
-        uuid: as NVML and nvidia-smi print it: ``GPU-…``, or ``MIG-…`` for a MIG device.
-        pci_bus_id: as sysfs prints it: ``0000:07:00.0``.
+    UUID as NVML and nvidia-smi print it, ``GPU-…`` or ``MIG-…``, and PCI address as
+    sysfs does, ``0000:07:00.0``.
     """
 
     uuid: str
@@ -84,13 +78,8 @@ class Gpu(NamedTuple):
 
 def identify(ordinal: int, library: str | None = None) -> Gpu | None:
     """
-    Identify the GPU with index *ordinal* in this process; `None` if unknown.
-
-    Costs microseconds. Call it once JAX has initialised its CUDA backend.
-
-    Args:
-        ordinal: JAX's ``local_hardware_id``.
-        library: the driver library, by default `LIBRARY`.
+    Identify the GPU with index *ordinal* in this process, JAX's ``local_hardware_id``;
+    `None` if unknown. Costs microseconds, once JAX has initialised its CUDA backend.
     """
     try:
         driver = ctypes.CDLL(library or LIBRARY)
@@ -104,10 +93,8 @@ def identify(ordinal: int, library: str | None = None) -> Gpu | None:
 
 def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
     """
-    Return the UUID, empty if there is none.
-
-    The second version of the call returns the MIG device, the first its GPU; without
-    MIG they are the same.
+    Return the UUID, empty if there is none: by the second version of the call that of
+    the MIG device, by the first of its GPU; without MIG they are the same.
     """
     whole = _asked(driver, "cuDeviceGetUuid", device)
     part = _asked(driver, "cuDeviceGetUuid_v2", device)

@@ -19,10 +19,8 @@ from jaxmon.version import version
 
 class DeviceIdentity(Part):
     """
-    Reads constant facts once; those that need JAX's backends once these are
-    initialised, and again if the program replaces them.
-
-    Never initialises the backends: the program may still configure them.
+    Reads constant facts once; those that need JAX's backends once the program has
+    initialised these, and again if it replaces them.
     """
 
     name = "identity"
@@ -98,9 +96,8 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
 
 def hardware(device: Any) -> tuple[str, str]:
     """
-    Return UUID and PCI address of a JAX device, empty if unknown.
-
-    They join this process's devices with the sidecar's hardware metrics.
+    Return UUID and PCI address of a JAX device, empty if unknown: they join this
+    process's devices with the sidecar's hardware metrics.
     """
     version, ordinal = device.client.platform_version, device.local_hardware_id
     # Without an index it would be taken for CUDA's first device.

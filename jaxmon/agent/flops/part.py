@@ -107,11 +107,8 @@ class FunctionTally:
 
     def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
         """
-        Note a program that was expected.
-
-        Args:
-            cost: what a call of it takes.
-            shapes: of the arguments that it was compiled for, `None` if unknown.
+        Note a program that was expected: what a call of it takes, and the *shapes* of
+        the arguments that it was compiled for, as far as known.
         """
         with self._lock:
             del self._expected[:1]
@@ -171,11 +168,8 @@ class FunctionTally:
 
 class Lowered(NamedTuple):
     """
-    A program that is compiled.
-
-    Attributes:
-        jaxpr: what JAX lowered, `None` if that was not seen.
-        shapes: of the arguments of the call that compiles it, `None` if there is none.
+    A program that is compiled: the *jaxpr* that JAX lowered and the *shapes* of the
+    arguments of the call that compiles it, as far as they were seen.
     """
 
     jaxpr: Any
@@ -184,10 +178,8 @@ class Lowered(NamedTuple):
 
 class _FlopThread(threading.local):
     """
-    Attributes:
-        jaxpr: the function lowered last, and a reference to the jaxpr.
-        shapes: the function called last that compiles, and the shapes of its arguments.
-        applied: whether what is lowered is called, not ahead of time.
+    The function lowered last and a reference to its jaxpr; that called last and its
+    shapes; whether what is lowered is called, not ahead of time.
     """
 
     jaxpr: tuple[Function, Callable[[], Any]] | None = None
@@ -233,7 +225,6 @@ class UtilizationPart(Part):
     def _on_call(
         self, function: Function, jitted: Jitted, call: JitCall, options: Options
     ) -> None:
-        """Note the shapes of the arguments of a call that compiles."""
         del jitted, options
         if SITE in self._guard.off:
             return
@@ -250,8 +241,8 @@ class UtilizationPart(Part):
 
     def lowered(self, function: Function) -> Lowered:
         """
-        Return what is known of the program of *function* that was just compiled, and
-        expect it to be counted.
+        Return what is known of the program of *function* just compiled, and expect it
+        to be counted.
         """
         thread = self._thread
         lowered, thread.jaxpr = thread.jaxpr, None
@@ -283,17 +274,9 @@ class UtilizationPart(Part):
         facts: Mapping[str, float],
     ) -> dict[str, float]:
         """
-        Count the FLOPs of a program; takes some milliseconds for a large one.
-
-        Args:
-            function: that it was compiled for.
-            lowered: what was known when it was compiled.
-            executable: XLA's loaded executable.
-            facts: what else is known of it: ``devices``.
-
-        Returns:
-            Those that the model needs, and those computed once more, on all devices;
-            empty if unknown.
+        Count the FLOPs of a program; takes some milliseconds for a large one. Return
+        those that the model needs, and those computed once more, on all devices; empty
+        if unknown.
         """
         if not function.is_users:
             return {}
@@ -343,8 +326,8 @@ class UtilizationPart(Part):
         self, function: Function, executable: Any, facts: Mapping[str, float]
     ) -> None:
         """
-        Place the program of *function* that was counted last in the roofline; the
-        *facts* have its ``accessed_bytes``.
+        Place the program of *function* counted last in the roofline, by its
+        ``accessed_bytes``.
         """
         unplaced = self._unplaced.pop(function, None)
         if unplaced is None:
@@ -366,9 +349,6 @@ class UtilizationPart(Part):
         return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: CallCost, mine: int, devices: int) -> CallCost:
-        """
-        Return the cost of a program on *mine* of its *devices*, those of this process.
-        """
         local = max(len(self._jax.local_devices()), mine)
         share = mine / devices
         flops = {work: number * share for work, number in whole.flops.items()}

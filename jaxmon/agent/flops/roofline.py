@@ -60,12 +60,8 @@ _NAMES = {
 
 class Peak(NamedTuple):
     """
-    What a device can do.
-
-    Attributes:
-        flops: dense FLOP/s by format, see `FORMATS`.
-        bandwidth: bytes per second from its memory.
-        source: the document.
+    What a device can do: dense FLOP/s by format, bytes per second from its memory, and
+    the document that says so.
     """
 
     flops: Mapping[str, float]
@@ -144,13 +140,9 @@ def shipped(kind: str) -> Peak | None:
 
 class DevicePeak(NamedTuple):
     """
-    The peak of one JAX device; `None` for what is unknown.
-
-    Attributes:
-        kind: what JAX calls it.
-        flops: FLOP/s by format, as in `Peak`; under ``any`` what the program says.
-        bandwidth: bytes per second from its memory.
-        is_tpu: whether it multiplies float32 as bfloat16.
+    The peak of one JAX device, of a *kind* as JAX calls it; `None` for what is unknown.
+    FLOP/s are by format, as in `Peak`, or under ``any`` what the program says; a TPU
+    multiplies float32 as bfloat16.
     """
 
     kind: str
@@ -172,12 +164,8 @@ class DevicePeak(NamedTuple):
 
 def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> DevicePeak:
     """
-    Return the peak of a JAX *device*.
-
-    Args:
-        device: JAX's.
-        flops: what the program says that it is; 0 if it does not.
-        bandwidth: the same.
+    Return the peak of a JAX *device*; *flops* and *bandwidth*, if not 0, are what the
+    program says of it.
     """
     kind, is_tpu = str(device.device_kind), device.platform == "tpu"
     peak, cores = shipped(kind), getattr(device, "core_count", None)
@@ -240,13 +228,9 @@ def roofline(
     flops: float, seconds: float | None, accessed: float | None, bandwidth: float | None
 ) -> Roofline | None:
     """
-    Return where a program is; `None` if something is unknown.
-
-    Args:
-        flops: of one device, with those computed once more.
-        seconds: that they take it at its peak.
-        accessed: bytes that the device accesses.
-        bandwidth: bytes per second from its memory.
+    Return where a program is; `None` if something is unknown: FLOPs of one device, with
+    those computed once more, seconds that they take at its peak, bytes that it
+    accesses, and bytes per second from its memory.
     """
     if not (flops and seconds and accessed and bandwidth):
         return None

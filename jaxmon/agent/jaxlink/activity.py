@@ -20,19 +20,20 @@ from jaxmon.agent.jaxlink.call_sites import (
 )
 from jaxmon.agent.jaxlink.code_loops import CodeLoops
 from jaxmon.agent.jaxlink.jit import directories
-from jaxmon.agent.jaxlink.other_threads import Position, Stack
-from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
-from jaxmon.agent.jaxlink.waits import (
+from jaxmon.agent.jaxlink.other_threads import (
     ABOVE_PIPE,
     FOR_ITEM,
     FOR_THREADS,
     THREADING,
+    Position,
+    Stack,
     end,
     is_callback,
     takes,
     takes_from_process,
     where,
 )
+from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
 from jaxmon.host.sources import OURS, package_of
 from jaxmon.tuples import NamedTuple
 
@@ -140,17 +141,16 @@ class Doing(NamedTuple):
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
-        parked: whether it waits for an event or a condition of `threading`, or data of
-            a socket.
+        parked: whether it waits for an event or condition of `threading`, or for a
+            socket.
         ours: whether it is what we do, on a thread of the program.
         caller: the line of code that drives the device, or of the outermost loop that
             JAX traces, which has called *line*; empty if there is none.
         divides: whether it waits for what another process of `multiprocessing` does.
-        holds_loop: whether a coroutine of the user's has called that, which keeps its
-            event loop; then that is the *caller*.
+        holds_loop: whether a coroutine of the user's, then *caller*, keeps its event
+            loop.
         loop: the line of the outermost loop of the user's that this is in, if any.
-        work: whether it waits for what may come at any time, or never, if it waits: an
-            item of a queue, a condition, a line of input.
+        work: whether it waits for what may never come: an item, a condition, input.
         sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
     """
 
@@ -171,16 +171,7 @@ class Doing(NamedTuple):
 
 
 class ActivityReader:
-    """
-    Reads stacks.
-
-    Args:
-        jax: the module.
-        sites: the known places that call.
-
-    Attributes:
-        finder: of the user's lines.
-    """
+    """Reads stacks, by the known places that call; *finder* finds the user's lines."""
 
     def __init__(self, jax: ModuleType, sites: CallSites) -> None:
         self._sites = sites
@@ -246,7 +237,6 @@ class ActivityReader:
     def _traced(
         self, stack: Stack, state: str, called: tuple[str, SourceLine]
     ) -> tuple[str, SourceLine]:
-        """Return what JAX traces on *stack* if it compiles, else what is *called*."""
         if state != COMPILE or not stack:
             return called
         (function, _), caller, within, inner = called, _UNKNOWN, _UNKNOWN, stack[0]
@@ -263,13 +253,11 @@ class ActivityReader:
         return function, caller
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
-        """Return whether a thread that sleeps is parked, and waits for work."""
         offsets = self._sites.offsets(top.code)
         parked = top.offset in offsets.receiving or where(top.code) == _PARKED
         return parked, top.offset in offsets.taking or takes(stack)
 
     def _loop(self, stack: Stack) -> SourceLine:
-        """Return the line of the outermost loop of the user's code on *stack*."""
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
         return next(filter(None, found), _UNKNOWN)
 
@@ -280,8 +268,8 @@ class ActivityReader:
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
-        Return what the innermost functions do, the label of the jitted function that
-        they call, and the stack above those of JAX.
+        Return what the innermost functions do, which jitted one they call, and what
+        calls JAX.
         """
         state, depth = "", 0
         while depth < len(stack):
@@ -311,8 +299,8 @@ class ActivityReader:
 
     def _runs_first(self, at: Position) -> str:
         """
-        Return the label of the jitted function called *at* this position, which JAX
-        compiles, or whose program it runs from Python, as the first call after that is.
+        Return the label of the jitted function called *at* this position, if JAX
+        compiles it, or runs its program from Python, as the first call after that is.
         """
         site = self._sites.at(at.code, at.offset)
         return site.function if site is not None and site.state == DEVICE else ""
@@ -397,8 +385,7 @@ def _line(at: Position) -> SourceLine:
 
 def _in_jax(code: CodeType, state: str) -> str:
     """
-    Return what a thread does that runs *code* of JAX, which has called code that does
-    *state*.
+    Return what a thread does that runs *code* of JAX, which called what does *state*.
     """
     name = code.co_name
     if state in _DISPATCHES and name in _RUNNING:

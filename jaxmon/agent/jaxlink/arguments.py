@@ -32,19 +32,11 @@ class JitCall:
     A call as found in JAX's frames. Must not outlive the observation: it refers to the
     user's arguments.
 
-    Args:
-        fun: the jitted callable.
-        args: positional arguments.
-        kwargs: keyword arguments.
-        static_argnums: positions of static arguments.
-        static_argnames: names of static arguments.
+    Attributes:
         given: the options passed to `jax.jit` or `jax.pmap`.
-        leaves: the traced leaves, `None` if JAX does not keep them.
-        tree: their tree structure.
+        leaves: the traced leaves, `None` if JAX does not keep them, and their *tree*.
         avals: their abstract values, empty if JAX has none.
         names: JAX's names of the leaves.
-
-    Attributes:
         nodes: an object for each traced argument, the same for equal trees; empty if
             they were not compared.
         kinds: *leaves* by kind, `None` if they were not read.
@@ -87,12 +79,8 @@ def call_served_by(
 ) -> tuple[Jitted, JitCall | None] | tuple[None, None]:
     """
     Return the jitted function whose call a ``cache_miss`` *frame* serves, and the call,
-    which must not be kept.
-
-    Args:
-        frame: of jit or pmap.
-        below: the frame that it called, in which jit keeps the arguments as it sees
-            them.
+    which must not be kept. In the frame *below*, which it called, jit keeps the
+    arguments.
     """
     variables = frame.f_locals
     jitted = jitted_from_variables(variables, frame.f_back)
@@ -141,14 +129,7 @@ def _of_pmap(variables: Mapping[str, Any]) -> JitCall:
 
 
 def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
-    """
-    Return the call of a pmap made of jit and shard_map (since 0.8).
-
-    Args:
-        fun: the user's function.
-        frame: of the pmap.
-        params: of the jit, whose arguments are the leaves.
-    """
+    """Return the call of a pmap made of jit and shard_map (since 0.8)."""
     variables, found = frame.f_locals, jit.options_of_shard_map(frame)
     leaves, tree = jit.leaves_and_tree(variables)
     return JitCall(
@@ -166,14 +147,8 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
 
 class Missed(NamedTuple):
     """
-    A missed call about to return. Must not be kept.
-
-    Attributes:
-        fun: the jitted callable.
-        args: positional arguments.
-        kwargs: keyword arguments.
-        static: positions and names of static arguments.
-        executable: the executable it ran.
+    A missed call about to return: the jitted callable, its arguments, positions and
+    names of the static ones, and the executable it ran. Must not be kept.
     """
 
     fun: object
@@ -199,14 +174,9 @@ def missed(frame: FrameType) -> Missed:
 
 def rebuilt(kind: type, static: Any, children: Sequence[Any]) -> Any:
     """
-    Return an object of a registered pytree class, as JAX makes it of its parts.
-
-    Runs code of the class, which may raise anything.
-
-    Args:
-        kind: the class.
-        static: what the class keeps beside its children.
-        children: its children, which may be any objects.
+    Return an object of *kind*, a registered pytree class, as JAX makes it of its
+    *children* and what it keeps beside them. Runs code of the class, which may raise
+    anything.
 
     Raises:
         KeyError: *kind* is not registered.
@@ -234,10 +204,6 @@ def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
 
     Values are left out, those of static arguments too: a step number passed as an
     integer is another one on each call.
-
-    Args:
-        leaves: of a call's arguments.
-        arrays: JAX's and NumPy's array classes.
     """
     # By their types: `isinstance` may run code of the program.
     found = [

@@ -26,10 +26,7 @@ _SELF = Path("/proc/self")
 def is_calling(jax: Any) -> Callable[[], bool]:
     """
     Return a function that returns whether the program itself is calling on this thread,
-    as opposed to JAX while it traces.
-
-    Raises:
-        AttributeError: this JAX has no such function.
+    as opposed to JAX while it traces. Raises `AttributeError` if this JAX has none.
     """
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean
@@ -37,10 +34,9 @@ def is_calling(jax: Any) -> Callable[[], bool]:
 
 def initialised(jax: Any) -> bool:
     """
-    Return whether all backends are initialised. Takes no lock, and 50 ms at most.
-
-    JAX's own check waits for its lock: a scrape would hang until the slowest host of a
-    cluster has joined.
+    Return whether all backends are initialised. Takes 50 ms at most, and not JAX's
+    lock, as its own check does: a scrape would hang until the slowest host of a cluster
+    joins.
     """
     return client(jax) is not None
 
@@ -83,13 +79,9 @@ def forked(jax: Any) -> bool:
 
 class Cluster(NamedTuple):
     """
-    A process of a cluster.
-
-    Attributes:
-        rank: its number, from 0.
-        size: how many processes there are.
-        coordinator: address of the coordinator, the same in all of them; empty if
-            `jax.distributed` is not initialised, as may be on TPUs.
+    A process of a cluster: its number from 0, the number of processes, and the address
+    of the coordinator, empty if `jax.distributed` is not initialised, as may be on
+    TPUs.
     """
 
     rank: int
@@ -99,10 +91,9 @@ class Cluster(NamedTuple):
 
 def cluster(jax: Any) -> Cluster | None:
     """
-    Return the place of this process, `None` if it is not known yet.
-
-    What `jax.distributed.initialize` was given, or found, is known as soon as all
-    processes have joined; the backends, which also know it, may be initialised later.
+    Return the place of this process, `None` if it is not known yet: `jax.distributed`
+    knows it as soon as all processes have joined; the backends may be initialised
+    later.
     """
     state = jax._src.distributed.global_state  # noqa: SLF001 - no public name for it
     # It remains after the shutdown, which JAX does at exit.

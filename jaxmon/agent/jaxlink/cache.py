@@ -72,10 +72,8 @@ class JaxCache:
 
     def given_up(self, error: str | None) -> str | None:
         """
-        Return why JAX does not use the configured directory.
-
-        Args:
-            error: the latest error of the cache.
+        Return why JAX does not use the configured directory; *error* is the cache's
+        latest.
         """
         module = self._source.compilation_cache
         if getattr(module, "_cache_checked", False) and not module._cache_used:  # noqa: SLF001
@@ -96,8 +94,8 @@ class JaxCache:
 
     def missing_package(self) -> str:
         """
-        Return the package without which JAX cannot open the configured directory, which
-        is not on a file system; empty if there is none. Takes a millisecond.
+        Return the package without which JAX cannot open the configured directory, if
+        that is not on a file system; empty if there is none. Takes a millisecond.
         """
         scheme, remote, _ = (self.configured or "").partition("://")
         if not remote or scheme == "file":
@@ -131,7 +129,6 @@ class JaxCache:
         return self._hashed[name]
 
     def _digest(self, name: str, path: str) -> bytes:
-        """Return the cache key's digest of compile options that contain *path*."""
         digest = hashlib.sha256()
         try:
             options = self._source.lib.xla_client.CompileOptions()
@@ -146,13 +143,8 @@ class JaxCache:
 
 class Write(NamedTuple):
     """
-    An entry that JAX is about to write.
-
-    Attributes:
-        key: key of the entry.
-        module: the program's name.
-        seconds: how long it took to compile.
-        callbacks: whether it calls the host.
+    An entry that JAX is about to write: its key, the program's name, how long it took
+    to compile, and whether it calls the host.
     """
 
     key: str
@@ -176,13 +168,8 @@ def written(frame: FrameType) -> Write:
 
 class Failed(NamedTuple):
     """
-    A failed operation of the cache.
-
-    Attributes:
-        operation: ``read`` or ``write``.
-        key: of the entry.
-        module: the program's name.
-        sought: whether JAX only checked that the entry exists, as in a cluster.
+    A failed operation of the cache on the entry with *key*, of the program *module*;
+    *sought* if JAX only checked that the entry exists, as in a cluster.
     """
 
     operation: Literal["read", "write"]
@@ -223,7 +210,6 @@ def module_of(key: str) -> str:
 def key_part(jax: Any) -> str:
     """
     Return the part of JAX's keys that is about all devices, ``""`` if that is unknown.
-
     For programs that run on all of them it should be the same in all processes. Where
     it is not, as in 0.10.2 and 0.12.0, no process finds what another one has stored.
     """

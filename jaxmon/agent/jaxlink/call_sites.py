@@ -57,12 +57,8 @@ _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 class CallSite(NamedTuple):
     """
-    A place that calls.
-
-    Attributes:
-        state: what the thread does during the call.
-        function: the label of the jitted function, if known.
-        code: keeps the id of the code object from being reused.
+    A place that calls: what the thread does during the call, and the label of the
+    jitted function, if known. The *code* keeps its id from being reused.
     """
 
     state: str
@@ -92,12 +88,8 @@ class CallSites:
         self, frame: FrameType | None, function: str, *, internal: bool = False
     ) -> None:
         """
-        Remember that *frame* calls a jitted function, on this thread.
-
-        Args:
-            frame: the caller.
-            function: its label.
-            internal: whether it is JAX's own: an operation outside of jit.
+        Remember that *frame* calls a jitted *function*, by its label, on this thread;
+        an *internal* one is JAX's own: an operation outside of jit.
         """
         while frame is not None and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
@@ -113,12 +105,8 @@ class CallSites:
 
     def add(self, frame: FrameType, state: str, function: str = "") -> None:
         """
-        Remember that *frame* is calling; a third of a microsecond if it is known.
-
-        Args:
-            frame: of the user's code.
-            state: what the thread does during the call.
-            function: the label of the jitted function that is called.
+        Remember that *frame*, of the user's code, is calling, with what its thread does
+        then; a third of a microsecond if it is known.
         """
         self._add(frame.f_code, frame.f_lasti, state, function)
 
@@ -207,7 +195,6 @@ class CallSites:
         ]
 
     def _elsewhere(self, code: CodeType, offset: int) -> CallSite | None:
-        """Return what *code* calls by the name that it calls at *offset*."""
         called = self._called.get(id(code))
         if called is None:
             calls = _calls(code) if len(code.co_code) <= _LONGEST else ()
@@ -240,11 +227,8 @@ class CallSites:
 
 class _Call(NamedTuple):
     """
-    A place that calls, or takes the next item of a loop.
-
-    Attributes:
-        name: of the variable at the beginning of what is called, if it begins so.
-        attributes: those that follow.
+    A place that calls, or takes the next item of a loop: by the *name* of a variable,
+    if it begins so, and *attributes* that follow.
     """
 
     offset: int
@@ -255,12 +239,10 @@ class _Call(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The last attribute."""
         return self.attributes[-1] if self.attributes else ""
 
     @property
     def text(self) -> str:
-        """What is called, as in the source."""
         return ".".join((self.name, *self.attributes))
 
 
@@ -351,16 +333,10 @@ _Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 class TransferSite:
     """
-    A source line that transfers data in one direction by one function.
-
-    Attributes:
-        file: source file; empty if no line of the program is on the stack.
-        line: line number in *file*.
-        direction: direction of the transfer, or ``sync``.
-        how: name of the function that the program called.
-        code: keeps the id of the code object from being reused.
-        ended: when the latest transfer ended, in nanoseconds.
-        spent: how long it took.
+    A source line that transfers data in one direction, or syncs, by one function,
+    *how*. The *file* is empty if no line of the program is on the stack; *code* keeps
+    its id from being reused. The latest transfer *ended* then and has *spent* so many
+    nanoseconds.
     """
 
     __slots__ = (
@@ -410,16 +386,12 @@ class TransferSites:
         self, frame: FrameType, direction: Direction, *, scalars: bool = False
     ) -> TransferSite | None:
         """
-        Return the transfer site on the stack of *frame*; `None` if the transfer is made
-        by JAX itself or by us, or is observed as a whole further up.
+        Return the transfer site on the stack of *frame*, the one of JAX that makes the
+        transfer; `None` if JAX itself or we make it, or it is observed as a whole
+        further up. If *scalars*, only numbers are sent, which may be literals.
 
         Costs 0.15 µs per frame with warm CPU caches, four times that between two XLA
         executions.
-
-        Args:
-            frame: the frame of JAX that makes the transfer.
-            direction: direction of the transfer.
-            scalars: only numbers are sent, which may be literals.
         """
         # The program calls the method itself, without a frame of JAX.
         how = "block_until_ready" if direction == "sync" else ""

@@ -21,10 +21,9 @@ from jaxmon.tuples import NamedTuple
 
 class Configuration(NamedTuple):
     """
-    Attributes:
-        names: as users write them, such as ``jax_enable_x64``; empty for a value that
-            may also appear under a name.
-        values: returns their current values on this thread. Costs a microsecond or two.
+    Settings as users write them, such as ``jax_enable_x64``, empty for a value that may
+    also appear under a name, and what returns their values on this thread, in a
+    microsecond or two.
     """
 
     names: tuple[str, ...]
@@ -118,7 +117,6 @@ def _read_one_by_one(
 
 
 def _public(config: Any, name: str) -> str:
-    """Return the public name of JAX's setting *name*."""
     state = getattr(config, name, None)
     for attribute in ("name", "_name"):
         found = getattr(state, attribute, None)

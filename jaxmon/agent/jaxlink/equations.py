@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.folding import captured
+from jaxmon.agent.jaxlink.contents import captured
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.clocks import monotonic
@@ -46,12 +46,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
     """
     Return the loop whose body is most of *jaxpr*, `None` if there is none that is seen
-    in the source. Takes 2 µs per equation.
-
-    Args:
-        jaxpr: of a function.
-        place: where that is defined, ``path/file.py:12``; loops around it do not count.
-        lines: knows whose files are whose.
+    in the source. Loops around *place*, ``path/file.py:12``, where it is defined, do
+    not count. Takes 2 µs per equation.
     """
     if not place:
         return None
@@ -84,7 +80,6 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
 
 
 def _origin(equation: Any) -> _Origin | None:
-    """Return operation, calls that traced it, names and shapes, as far as known."""
     info = equation.source_info
     if info.traceback is None:
         return None
@@ -146,11 +141,7 @@ _Calls: TypeAlias = tuple[_Place, ...]
 
 class EquationReader:
     """
-    Reads jaxprs, for a limited time in all; 1 to 3 µs per equation.
-
-    Args:
-        lines: knows whose files are whose.
-        until: when to stop, by `monotonic`.
+    Reads jaxprs until a time of `monotonic`, for all of them; 1 to 3 µs per equation.
     """
 
     def __init__(self, lines: SourceLineFinder, until: float) -> None:
@@ -161,11 +152,8 @@ class EquationReader:
 
     def read(self, jaxpr: Any, place: str) -> CompiledProgram:
         """
-        Return what is in *jaxpr*.
-
-        Args:
-            jaxpr: of a function, `None` if it is gone.
-            place: where that is defined, ``path/file.py:12``.
+        Return what is in *jaxpr*, `None` if it is gone, of a function defined at
+        *place*.
         """
         if jaxpr is None:
             return CompiledProgram(unknown="JAX has let go of its jaxpr")
@@ -264,7 +252,6 @@ def _stacks(largest: list[tuple[_Calls, Counter[str]]]) -> Iterator[EquationStac
 
 
 def _inside(calls: _Calls, name: str) -> _Calls:
-    """Return those of *calls* that are in the function *name*."""
     for at, (_, _, function) in enumerate(calls):
         if function.rpartition(".")[2] == name:
             return calls[at:]

@@ -34,10 +34,9 @@ _MEMORY = {
 
 def loaded(jax: Any) -> list[Any]:
     """
-    Return XLA's loaded executables. Takes microseconds; JAX's devices are initialised.
-
-    Each is the object that JAX has, and lives as long as JAX holds it: what this
-    returns must not be kept.
+    Return XLA's loaded executables: the objects that JAX has, each of which lives as
+    long as JAX holds it, and must not be kept. Takes microseconds; JAX's devices are
+    initialised.
     """
     found: list[Any] = jax.local_devices()[0].client.live_executables()
     return found
@@ -48,9 +47,8 @@ def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> An
     Return options to print HLO without large constants; `None` if this JAX has none,
     which then omits them as well.
 
-    Parts that differ between hosts are omitted: metadata, unless *origins*, and backend
-    configuration, which contains autotuning results, unless that or *configured*. The
-    class moved within jaxlib: to ``xla_client.hlo`` in 0.9, from ``xla_client._xla``.
+    What differs between hosts is omitted: metadata, unless *origins*, and backend
+    configuration, with autotuning results, unless that or *configured*.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
     for home in ("hlo", "_xla"):
@@ -66,11 +64,8 @@ def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> An
 
 def texts(executable: Any, options: Any) -> Iterator[str]:
     """
-    Yield the HLO of each module of *executable*, usually one.
-
-    Args:
-        executable: XLA's executable.
-        options: what `printing` returned.
+    Yield the HLO of each module of XLA's *executable*, usually one; *options* from
+    `printing`.
 
     Raises:
         RuntimeError: it was deleted, or its backend provides no HLO.
@@ -117,12 +112,9 @@ def facts(executable: Any) -> dict[str, float]:
 
 class ArgumentCopy(NamedTuple):
     """
-    A copy that a program makes of an argument, to become one of its outputs.
-
-    Attributes:
-        argument: name of the argument, empty if JAX gives none.
-        bytes: of it, on one device.
-        beside_loops: whether the program has loops.
+    A copy that a program makes of an argument, to become one of its outputs: name of
+    the argument, if JAX has one, bytes on one device, and whether the program has
+    loops.
     """
 
     argument: str
@@ -185,11 +177,8 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
 
 def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
     """
-    Return which effect keeps calls of a program off the fast path, if any.
-
-    Args:
-        executable: JAX's, from a missed call.
-        asked: JAX's function that decides it.
+    Return which effect keeps calls of a program off the fast path, if any: JAX's
+    *executable* is from a missed call, and *asked* its function that decides it.
     """
     call = getattr(executable, "unsafe_call", None)
     if call is None:
@@ -207,13 +196,9 @@ def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
 
 class Rerun(NamedTuple):
     """
-    What re-running a call would do.
-
-    Attributes:
-        effects: whether anything besides its outputs.
-        donated: the leaves of the arguments that it donates, by their number; `None` if
-            it donates some, and it is not known which.
-        program: returns what JAX traced, as long as that exists.
+    What re-running a call would do: whether it has *effects* besides its outputs, and
+    which leaves of the arguments it donates, by number, `None` if that is not known.
+    What JAX traced is returned by *program* as long as it exists.
     """
 
     effects: bool
@@ -291,11 +276,8 @@ def accessed_bytes(jax: Any, executable: Any) -> float | None:
 
 class _Module:
     """
-    The computations of a module.
-
-    Attributes:
-        entry: the name of the one that is the program.
-        loops: number of its loops.
+    The computations of a module, of which *entry* is the program; *loops* is their
+    number.
     """
 
     def __init__(self, jax: Any, client: Any, text: str) -> None:
@@ -310,7 +292,6 @@ class _Module:
         self._totals: dict[str, float | None] = {}
 
     def total(self, name: str) -> float | None:
-        """Return the bytes of a computation, with those of each trip of its loops."""
         if name not in self._totals:
             self._totals[name] = self._total(name)
         return self._totals[name]
@@ -368,7 +349,6 @@ def _function(jax: Any, name: str) -> Any:
 
 
 def _computations(text: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each computation."""
     name, lines = "", list[str]()
     for line in text.splitlines():
         if not name:

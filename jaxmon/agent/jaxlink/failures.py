@@ -143,10 +143,8 @@ def is_deleted_array(error: BaseException) -> bool:
 
 def is_from_jax(error: BaseException) -> bool:
     """
-    Return whether *error* was raised by JAX or its runtime, judging by type and text.
-
-    For errors that surface outside JAX's Python code: a cached call raises builtin
-    exceptions straight from C++.
+    Return whether *error* was raised by JAX or its runtime, judging by type and text: a
+    cached call raises builtin exceptions straight from C++.
     """
     if is_runtime_error(error):
         return True
@@ -167,12 +165,8 @@ def iter_jax_errors(
     error: BaseException, is_known: Callable[[BaseException], bool]
 ) -> Iterator[BaseException]:
     """
-    Yield the JAX errors in *error*: itself, members of a group, and causes, as when a
-    server raises an error of its own.
-
-    Args:
-        error: any exception.
-        is_known: returns whether an error has been handled already.
+    Yield the JAX errors in *error* that are not known yet: itself, members of a group,
+    and causes, as when a server raises an error of its own.
     """
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < _MAX_CHAIN:
@@ -193,7 +187,7 @@ def iter_jax_errors(
 
 def kind_of(error: BaseException) -> str:
     """
-    Return one of `catalog.ERROR_KINDS` for an exception from JAX or from a jitted call.
+    Return the one of `catalog.ERROR_KINDS` of an exception from JAX or a jitted call.
     """
     status = status_of(error)
     if is_runtime_error(error) or status is not None:
@@ -218,7 +212,8 @@ def status_of(error: BaseException) -> str | None:
 
 def stage_of(error: BaseException) -> Stage | None:
     """
-    Return how far a call had come when *error* was raised, if known from its traceback.
+    Return how far a call had come when *error* was raised, as far as its traceback
+    shows.
     """
     passed = set()
     traceback = error.__traceback__
@@ -246,8 +241,7 @@ def is_created_late(error: BaseException) -> bool:
 
 def function_named_in(error: BaseException) -> str | None:
     """
-    Return the function named in the text of *error*, in JAX's form of program names:
-    ``jit(step)`` or ``jit_step``.
+    Return the function named in the text of *error*, as ``jit(step)`` or ``jit_step``.
     """
     found = re.search(_NAMED, _text(error)[:_HEAD])
     return found[1] if found else None
@@ -255,8 +249,8 @@ def function_named_in(error: BaseException) -> str | None:
 
 def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4) -> str:
     """
-    Return the first *lines* of the message of *error*, at most *limit* characters, as
-    far as it may be shown; all lines if `None`.
+    Return the first *lines* of the message of *error*, all if `None`, at most *limit*
+    characters, as far as it may be shown.
     """
     # Before it is cut: a part of a secret does not look like one.
     text = disclosure.text(_text(error)[: _MOST_TEXT if lines is None else 8 * limit])
@@ -341,13 +335,7 @@ _LOGGERS = {
 
 
 class JaxWarning(NamedTuple):
-    """
-    A warning.
-
-    Attributes:
-        kind: one of `catalog.WARNING_KINDS`.
-        text: what it is about.
-    """
+    """A warning: one of `catalog.WARNING_KINDS`, and what it is about."""
 
     kind: str
     text: str

@@ -151,11 +151,8 @@ def asks_for_memory(frame: FrameType | None) -> bool:
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
     """
-    Return the jitted function of *frame*, if that is one of JAX's entry points.
-
-    Args:
-        frame: a frame, live or from a traceback.
-        above: the caller of *frame*, if not ``frame.f_back``.
+    Return the jitted function of *frame*, live or from a traceback, if that is one of
+    JAX's entry points; *above* is its caller, if not ``frame.f_back``.
     """
     # Variables of user functions are not read.
     code = frame.f_code
@@ -178,8 +175,8 @@ def executable_of(frame: FrameType) -> Any:
 
 def lowered_at(frame: FrameType | None) -> Any:
     """
-    Return the jaxpr of the program that is lowered below *frame*, without what it does
-    not need; `None` if it is not found.
+    Return the jaxpr, without what it does not need, of the program lowered below
+    *frame*; `None` if it is not found.
     """
     for at in stack_from(frame, _MAX_LOWERING_STEPS):
         if at.f_code.co_name == _LOWERS:
@@ -189,9 +186,8 @@ def lowered_at(frame: FrameType | None) -> Any:
 
 def key_at(frame: FrameType) -> object:
     """
-    Return the key of the jitted function whose call *frame* serves; cheap.
-
-    For calls that JAX traces: there, pmap is identified by the user's function too.
+    Return the key of the jitted function whose call *frame* serves; cheap. For calls
+    that JAX traces: there, pmap is identified by the user's function too.
     """
     variables = frame.f_locals
     info = variables.get("jit_info")
@@ -236,9 +232,8 @@ class StackProgram(NamedTuple):
 
     Attributes:
         jitted: the innermost jitted function that caused it, if any.
-        source: ``"name at file:line"`` of the traced function, as recorded by JAX; in
-            an ahead-of-time compile, the only identification. `None` if JAX records
-            less.
+        source: ``"name at file:line"`` of the traced function, as far as JAX records
+            it; the only identification of an ahead-of-time compile.
         name: the program's name, if only the frames have it (up to 0.6.0).
     """
 
@@ -260,9 +255,7 @@ def is_nested(frame: FrameType | None) -> bool:
 
 
 def program_at(frame: FrameType | None) -> StackProgram:
-    """
-    Walk up from *frame* and return the program being processed. Costs microseconds.
-    """
+    """Return the program being processed where *frame* runs. Costs microseconds."""
     telling = []
     # Every frame on the way up is looked up here; few match.
     for at in stack_from(frame, sys.maxsize):
@@ -304,18 +297,17 @@ def name_at(frame: FrameType) -> str | None:
 
 def source_location(source: str | None) -> str | None:
     """
-    Return *source* if it is the location of a function. For other objects JAX has
-    ``<unknown>``, or their name.
+    Return *source* if it is the location of a function: others are ``<unknown>``, or a
+    name.
     """
     return source if source and " at " in source else None
 
 
 def executable_at(frame: FrameType | None) -> Any:
     """
-    Return the executable just compiled below *frame*, where JAX reports the duration.
-
-    Two functions compile: jit's and, up to 0.8, pmap's; the listener is called from a
-    context manager around the compile, at most five frames above them.
+    Return the executable just compiled below *frame*, where JAX reports the duration:
+    by jit or, up to 0.8, pmap. The listener is called from a context manager around the
+    compile, at most five frames above them.
     """
     for at in stack_from(frame, 6):
         name = at.f_code.co_name
@@ -336,12 +328,8 @@ def served_call(
     """
     Return the call that JAX serves where it runs the frame *below*, the frame that
     serves it, and the frame called by that; neither must be kept. `None` if ahead of
-    time or under a transformation.
-
-    Args:
-        below: a frame of JAX.
-        calls: those of this thread, by the id of the frame that serves them; none if
-            JAX is tracing or transforming.
+    time or under a transformation. In *calls* are those of this thread, by the id of
+    the frame that serves them; none if JAX is tracing or transforming.
     """
     for above in stack_from(below.f_back, sys.maxsize):
         if above.f_code.co_name in _ENTRIES:

@@ -5,13 +5,19 @@ Each hook is independent: if a future JAX lacks something, only the metrics of t
 are missing, which is logged once and exported as ``jaxmon_hook_active``. The same
 metric reports every other part that has disabled itself, by the hook that needs it or
 by its own name.
+
+JAX's post-call hook for the C++ fast path is there for ``jax_debug_nans``: one callable
+per process, called with the jitted object, its arguments and its outputs, after the
+call and outside any frame of JAX. It is not part of any cache key. Everything that runs
+a cached program passes there: jitted functions whenever they were created, operations
+on arrays, ahead-of-time compiled functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
@@ -33,14 +39,10 @@ class Hooks:
     """
     All hooks of one agent.
 
-    Args:
-        jax: the module.
-        guard: contains failures of observers.
-
     Attributes:
         on: whether the hooks are attached, or about to be.
-        is_calling: returns whether the program itself is calling, as opposed to JAX
-            while it traces.
+        is_calling: returns whether the program itself is calling, not JAX while it
+            traces.
         probes: replacements of functions of JAX.
         patches: the replaced attributes.
         listeners: listeners to JAX's events, once attached.
@@ -73,12 +75,9 @@ class Hooks:
         needs: tuple[str, ...] = (),
     ) -> None:
         """
-        Attach the hook *name*. If that fails, roll it back and log a warning.
-
-        Args:
-            name: of the hook.
-            take: attaches it; may raise anything if JAX lacks something.
-            needs: other sites of the guard that its metrics depend on.
+        Attach the hook *name* by *take*, which may raise anything if JAX lacks
+        something: then it is rolled back, with a warning. Its metrics depend on what
+        else it *needs*: other sites of the guard.
         """
         if self._is_detached():  # a late part of an agent that has stopped meanwhile
             return
@@ -108,8 +107,7 @@ class Hooks:
 
     def derive(self, name: str, *hooks: str) -> None:
         """
-        Define a hook *name* that observes through *hooks*, active if all of them are
-        attached.
+        Define a hook *name* that observes through *hooks*, active if all are attached.
         """
         self._derived[name] = hooks
 
@@ -138,10 +136,8 @@ class Hooks:
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
-        Attach the hook ``monitoring``.
-
-        Args:
-            observes: returns whether all events have been received.
+        Attach the hook ``monitoring``; *observes* returns whether all events were
+        received.
         """
         self._observes[MONITORING] = observes
         self.attach(MONITORING, self._register)
@@ -277,7 +273,6 @@ class HookPlaces:
 
 
 def _is_calling(jax: Any) -> Callable[[], bool]:
-    """Return JAX's function for it; without it, hooks that need it cannot attach."""
     try:
         return is_calling(jax)
     except AttributeError:
@@ -286,3 +281,88 @@ def _is_calling(jax: Any) -> Callable[[], bool]:
 
 def _always() -> bool:
     return True
+
+
+# Jitted object, positional arguments, keyword arguments, outputs.
+Hook: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+
+
+def orders_across_devices(jax: Any) -> bool:
+    """Return whether the CPU backend runs programs in order across its devices."""
+    return bool(jax.__version_info__ < (0, 6))
+
+
+class PostCallHook:
+    """
+    Temporary owner of JAX's post-call hook, only while no other code uses it. Raises
+    `AttributeError` if this JAX has none.
+
+    JAX assigns it when a debugging setting is enabled, on any thread. So after each
+    assignment of ours we check the settings, and restore JAX's hook if it was enabled
+    in between: the setting changes before the hook.
+
+    There is one hook for the process and one per thread, which takes precedence. JAX
+    itself leaves `None` in a thread's, which hides the other: using ``jax.debug_nans``
+    as a context manager is enough. The hook is ``api._post_hook_state`` since 0.7;
+    before, an attribute of the states of ``jax_jit``, where `None` hides nothing.
+    """
+
+    def __init__(self, jax: Any) -> None:
+        self._get: Callable[[], Hook | None]
+        self._set: Callable[[Hook | None], None]
+        self._get_local: Callable[[], Hook | None]
+        self._set_local: Callable[[Hook | None], None]
+        config = jax._src.config  # noqa: SLF001
+        self._settings = (config.debug_nans, config.debug_infs)
+        self._theirs: Hook = jax._src.api._nan_check_posthook  # noqa: SLF001
+        state = getattr(jax._src.api, "_post_hook_state", None)  # noqa: SLF001
+        if state is not None:
+            self._get, self._set = state.get_global, state.set_global
+            self._get_local, self._set_local = state.get_local, state.set_local
+            self._nothing = jax._src.config.config_ext.unset  # noqa: SLF001
+            return
+        jit = jax._src.lib.jax_jit  # noqa: SLF001
+        shared = jit.global_state()
+        _ = shared.post_hook
+        self._get = lambda: shared.post_hook
+        self._set = lambda hook: setattr(shared, "post_hook", hook)
+        self._get_local = lambda: jit.thread_local_state().post_hook
+        self._set_local = lambda _: None
+        self._nothing = None
+
+    def take(self, hook: Hook) -> bool:
+        """Install *hook*; return whether the slot was free or already ours."""
+        there, local = self._get(), self._get_local()
+        if there not in (None, hook) or local not in (None, self._nothing, hook):
+            return False
+        if there is None:
+            self._set(hook)
+            self._settle()
+            if self._get() != hook:
+                return False
+        if local is None:
+            self._set_local(hook)
+        return True
+
+    def leave(self, hook: Hook) -> None:
+        """Remove *hook* if it is still installed, for the process and this thread."""
+        if self._get() == hook:
+            self._set(None)
+            self._settle()
+        if self._get_local() == hook:
+            self._set_local(None)
+
+    def _settle(self) -> None:
+        while (wanted := self._wanted()) != (self._get() is self._theirs):
+            self._set(self._theirs if wanted else None)
+
+    def _wanted(self) -> bool:
+        # JAX 0.4 has no public access to the global value.
+        return any(
+            [
+                setting.get_global()
+                if hasattr(setting, "get_global")
+                else setting._value  # noqa: SLF001
+                for setting in self._settings
+            ]
+        )

@@ -101,10 +101,9 @@ def is_jitted(fun: object) -> bool:
 
 def existing() -> list[Any]:
     """
-    Return the compiled jitted objects of JAX in this process.
-
-    JAX has no list of them that Python can read, so this goes through every object
-    known to the garbage collector: about 50 ms, paid by users of a budget.
+    Return the compiled jitted objects of JAX in this process. JAX has no list that
+    Python can read, so this goes through all objects: about 50 ms, paid by users of a
+    budget.
     """
     return [
         candidate
@@ -139,8 +138,8 @@ def function_of(jitted: object) -> Any:
 
 def donates(fun: object) -> bool:
     """
-    Return whether *fun* may donate arguments: since 0.5 JAX records it for jitted
-    functions.
+    Return whether *fun* may donate arguments; JAX records it for jitted functions since
+    0.5.
     """
     info = getattr(fun, "_jit_info", None)
     donated = [
@@ -221,13 +220,11 @@ def inside_shim(fun: object) -> Any:
 
 def name_in_program(fun: object, *, search: bool) -> str | None:
     """
-    Return ``module.qualname`` of the code that *fun*, which claims to be JAX's, really
-    runs; `None` if that is JAX's too.
+    Return ``module.qualname`` of the code that *fun*, which may claim to be JAX's
+    through `functools.wraps`, really runs; `None` if that is JAX's too.
 
-    Args:
-        fun: a function may claim it through `functools.wraps`.
-        search: also search functions of JAX for the function of the program that they
-            call, such as that of ``checkify``; at most 50 of them.
+    With *search*, functions of JAX are searched for the function of the program that
+    they call, such as that of ``checkify``; at most 50 of them.
     """
     seen: set[int] = set()
     left = [fun]
@@ -283,7 +280,7 @@ _UNSPECIFIED = "UnspecifiedValue"
 
 def static_arguments(info: Any) -> tuple[int | str, ...] | None:
     """
-    Return the positions and names of the static arguments of a `jax.jit` with this
+    Return positions and names of the static arguments of a `jax.jit` with this
     ``PjitInfo``, `None` for the key of a pmap.
     """
     positions = getattr(info, "static_argnums", None)
@@ -318,12 +315,7 @@ def options_of_jit(info: Any) -> JitOptions:
 
 
 def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
-    """
-    Return the options of a `jax.pmap`.
-
-    Args:
-        variables: the options, by the names of JAX's variables.
-    """
+    """Return the options of a `jax.pmap` in *variables*, by the names of JAX's."""
     given = dict(variables)
     if "out_axes" not in given and "out_axes_flat" in given:  # since 0.9
         axes = given["out_axes_flat"]
@@ -337,7 +329,6 @@ def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
 
 
 def _or_none(leaf: Any) -> Any:
-    """Return *leaf*, or `None` for JAX's placeholder of an unspecified sharding."""
     if leaf is None or name_of(type(leaf)) == _UNSPECIFIED:
         return None
     return leaf
@@ -420,11 +411,8 @@ def options_of_shard_map(frame: FrameType) -> Mapping[str, Any]:
 
 def leaves_and_tree(variables: Mapping[str, Any]) -> tuple[Any, Any]:
     """
-    Return the leaves of a pmap's call and their tree, as flattened by JAX; `None` if
-    not kept.
-
-    Args:
-        variables: those of the frame that `enclosing_pmap` found.
+    Return the leaves of a pmap's call and their tree, as flattened by JAX, in the
+    *variables* of the frame that `enclosing_pmap` found; `None` if not kept.
     """
     params = variables.get("p")
     if params is not None:  # up to 0.9

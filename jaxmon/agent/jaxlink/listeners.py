@@ -40,7 +40,6 @@ _MANY = 256
 class Observer(Protocol):
     """
     Called with the frame that makes the call, which it must not keep, and the original.
-
     It may return a callable to be called in place of the original.
     """
 
@@ -86,37 +85,9 @@ class Probe:
         caller: str | None = None,
     ) -> None:
         functools.update_wrapper(self, original)
-        self._observe = observe
-        # In one attribute, because each attribute access is slow: there is a
-        # `__getattr__`.
-        self._parts = original, guard, site, guard.off, allowance, caller
+        self._original, self._observe = original, observe
         self.active = True
-
-    @property
-    def __call__(self) -> Callable[..., Any]:
-        """The original, or the observer's replacement."""
-        original, guard, site, off, allowance, caller = self._parts
-        if caller is not None and _frame(1).f_code.co_name != caller:
-            self.__class__ = self._passing()  # from the next call on
-            return original
-        if allowance is not None and allowance.passing:
-            self.__class__ = self._passing()
-            allowance.passing -= 1
-            return original
-        if self.active and site not in off:
-            try:
-                return self._observe(_frame(1), original) or original
-            except Exception:  # noqa: BLE001 - contained: the user's call goes on
-                guard.failed(site)
-        return original
-
-    def _passing(self) -> type[Probe]:
-        """
-        Return a class whose calls mostly pass: this probe's attributes, which are slow
-        to read, are variables of a function.
-        """
-        original, guard, site, off, allowance, caller = self._parts
-        observe = self._observe
+        off = guard.off
 
         def call(probe: Probe) -> Callable[..., Any]:
             if caller is not None and _frame(1).f_code.co_name != caller:
@@ -126,17 +97,24 @@ class Probe:
                 return original
             if probe.active and site not in off:
                 try:
-                    return observe(_frame(1), original) or original
+                    return probe._observe(_frame(1), original) or original
                 except Exception:  # noqa: BLE001 - contained: the user's call goes on
                     guard.failed(site)
             return original
 
-        return type(Probe.__name__, (Probe,), {"__call__": property(call)})
+        # Not attributes, which are slow to read beside a `__getattr__`, but variables
+        # of a function: so each probe has a class.
+        self.__class__ = type(Probe.__name__, (Probe,), {"__call__": property(call)})
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        """The original, or what the observer puts in its place for one call."""
+        return self._original
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_parts":
+        if name == "_original":
             raise AttributeError(name)
-        return getattr(self._parts[0], name)
+        return getattr(self._original, name)
 
     def __reduce_ex__(self, protocol: object) -> str | tuple[Any, ...]:
         # Cloudpickle, and so Ray, joblib and Dask, pickles functions created by JAX
@@ -168,6 +146,30 @@ OnScalar: TypeAlias = Callable[[float], None]
 OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
+# For each kind of listeners, JAX's functions that add, list and remove them; the latter
+# have other names before 0.8.1.
+_EVENT, _DURATION, _SCALAR = (
+    (
+        "register_event_listener",
+        "get_event_listeners",
+        "unregister_event_listener",
+        "_unregister_event_listener_by_callback",
+    ),
+    (
+        "register_event_duration_secs_listener",
+        "get_event_duration_listeners",
+        "unregister_event_duration_listener",
+        "_unregister_event_duration_listener_by_callback",
+    ),
+    (
+        "register_scalar_listener",
+        "get_scalar_listeners",
+        "unregister_scalar_listener",
+        "_unregister_scalar_listener_by_callback",
+    ),
+)
+
+
 class _ListenerKind(NamedTuple):
     """One of our listeners, with JAX's functions for its kind."""
 
@@ -179,7 +181,8 @@ class _ListenerKind(NamedTuple):
 
 class Listeners:
     """
-    An event and a duration listener and, since JAX 0.6, one of scalars.
+    An event and a duration listener and, since JAX 0.6, one of scalars. What hears an
+    event is called three frames below the one that reports it.
 
     Args:
         monitoring: ``jax._src.monitoring``.
@@ -187,11 +190,6 @@ class Listeners:
         durations: likewise, called with seconds and JAX's name of the function, `None`
             up to 0.6.0.
         scalars: likewise, called with the value.
-
-    Attributes:
-        events: as given.
-        durations: as given.
-        scalars: as given.
     """
 
     def __init__(
@@ -226,29 +224,22 @@ class Listeners:
             AttributeError: this JAX cannot register or remove listeners.
         """
         monitoring = self._monitoring
-        self._kinds = (
-            _ListenerKind(
-                self._event,
-                monitoring.register_event_listener,
-                monitoring.get_event_listeners,
-                _first(
-                    monitoring,
-                    "unregister_event_listener",
-                    "_unregister_event_listener_by_callback",
-                ),
-            ),
-            _ListenerKind(
-                self._duration,
-                monitoring.register_event_duration_secs_listener,
-                monitoring.get_event_duration_listeners,
-                _first(
-                    monitoring,
-                    "unregister_event_duration_listener",
-                    "_unregister_event_duration_listener_by_callback",
-                ),
-            ),
-            *self._scalar_kind(),
-        )
+        kinds: list[tuple[tuple[str, str, str, str], Callable[..., None]]]
+        kinds = [(_EVENT, self._event), (_DURATION, self._duration)]
+        if hasattr(monitoring, _SCALAR[0]):
+            kinds.append((_SCALAR, self._scalar))
+        found: list[_ListenerKind] = []
+        for (add, listed, public, private), listener in kinds:
+            remove = public if hasattr(monitoring, public) else private
+            found.append(
+                _ListenerKind(
+                    listener,
+                    getattr(monitoring, add),
+                    getattr(monitoring, listed),
+                    getattr(monitoring, remove),
+                )
+            )
+        self._kinds = tuple(found)
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
             for kind in self._kinds:
@@ -291,23 +282,6 @@ class Listeners:
             )
         return False
 
-    def _scalar_kind(self) -> tuple[_ListenerKind, ...]:
-        """Return the kind for scalars; without it, only these are missing."""
-        monitoring = self._monitoring
-        try:
-            remove = _first(
-                monitoring,
-                "unregister_scalar_listener",
-                "_unregister_scalar_listener_by_callback",
-            )
-            add, registered = (
-                monitoring.register_scalar_listener,
-                monitoring.get_scalar_listeners,
-            )
-        except AttributeError:
-            return ()
-        return (_ListenerKind(self._scalar, add, registered, remove),)
-
     def _is_off(self) -> bool:
         return not self._registered
 
@@ -320,41 +294,26 @@ class Listeners:
                 interrupts.pass_on(error)
 
     def _take_event(self, event: str, **_: Any) -> None:
-        take = self.events.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take()
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
+        self._pass_on(self.events.get(event))
 
     def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        take = self.durations.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take(seconds, details.get("fun_name"))
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
+        self._pass_on(self.durations.get(event), seconds, details.get("fun_name"))
 
     def _take_scalar(self, event: str, value: float, **_: Any) -> None:
-        take = self.scalars.get(event)
+        self._pass_on(self.scalars.get(event), value)
+
+    def _pass_on(self, take: Callable[..., None] | None, *given: Any) -> None:
         if take is not None and self._registered and SITE not in self._off:
             try:
-                take(value)
+                take(*given)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
-
-
-def _first(monitoring: Any, public: str, private: str) -> Any:
-    return getattr(monitoring, public if hasattr(monitoring, public) else private)
 
 
 class CallbackTimes:
     """
-    The calls of Python that compiled programs make at one line.
-
-    Attributes:
-        count: their number.
-        nanoseconds: how long they took.
+    The number of calls of Python that compiled programs make at one line, and their
+    time.
     """
 
     __slots__ = ("_records", "count", "nanoseconds")

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 class CheckpointKind(NamedTuple):
     """
-    Attributes:
-        operation: ``save`` or ``restore``.
-        is_async: whether Orbax continues it in the background.
+    An operation, ``save`` or ``restore``; Orbax continues an async one in the
+    background.
     """
 
     operation: str

@@ -95,8 +95,8 @@ class Patches:
 
 def restore_copies(patches: Iterable[Patch]) -> None:
     """
-    Restore the variables of modules that have imported ours by ``from ... import``.
-    Takes some 10 ms.
+    Restore the variables of modules that have imported ours by ``from ... import``; 10
+    ms.
     """
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
@@ -110,7 +110,6 @@ def restore_copies(patches: Iterable[Patch]) -> None:
 
 
 def _found(owner: Owner, name: str) -> Any:
-    """Return the attribute as it is kept, `None` if there is none."""
     if isinstance(owner, ModuleType | type):
         return owner.__dict__.get(name)
     return getattr(owner, name)
@@ -263,13 +262,9 @@ Record: TypeAlias = tuple[Started, int]
 
 class SyncCall:
     """
-    ``array.block_until_ready`` before it is called: a lookup alone is not a sync.
-
-    Attributes:
-        bound: the method.
-        start: takes the calling frame, the method and the weight; returns what to call
-            instead.
-        weight: how many syncs it stands for.
+    ``array.block_until_ready`` before it is called: a lookup alone is not a sync. From
+    the calling frame, the method and its *weight*, the number of syncs that it stands
+    for, *start* returns what to call instead.
     """
 
     # Set from outside: an `__init__` would cost each sync a call.
@@ -448,22 +443,13 @@ def attach_eval_shape(
     """
     Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
     counted functions outlive an agent. Does nothing if this JAX needs nothing, or if it
-    has been done.
+    has been done; raises `AttributeError` if it lacks an attribute.
 
     Since 0.7.2 it checks ``type(fun) is PjitFunction`` to honour static arguments,
     which a counted function cannot satisfy, and otherwise calls ``jit(fun)``. JAX and
     programs import this ``jit`` elsewhere, and it is pickled by its name: so it stays,
-    and the code of `jax.eval_shape` looks up another.
-
-    Args:
-        jax: the module.
-        unwrap: called with the argument of `jax.eval_shape`; returns a function that
-            unwraps it, `None` if it is not a counted function.
-        guard: contains failures.
-        site: name under which failures are counted.
-
-    Raises:
-        AttributeError: this JAX lacks one of the attributes.
+    and the code of `jax.eval_shape` looks up another. What *unwrap* returns for its
+    argument, `None` if it is not a counted function, is called there.
     """
     api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
     function = getattr(api.eval_shape, "__wrapped__", api.eval_shape)

@@ -114,16 +114,9 @@ def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
 ) -> int:
     """
     Return how many pairs of an output and a kernel element meet an element of the
-    input, along one dimension.
-
-    Args:
-        size: elements of the input.
-        kernel: elements of the kernel.
-        output: elements of the output.
-        stride: of the window.
-        before: padding before the first element, possibly negative.
-        spread: distance of the input's elements, the others being zeros.
-        dilation: distance of the kernel's elements.
+    input, along one dimension. The window has a *stride*, and *before* padding,
+    possibly negative, before the first element; elements of the input lie *spread*
+    apart, with zeros between, those of the kernel *dilation*.
     """
     short, long = (kernel, dilation), (output, stride)
     if kernel > output:

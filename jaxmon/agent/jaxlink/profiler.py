@@ -25,10 +25,8 @@ class Busy(Exception):  # noqa: N818 - another session is no error
 @contextmanager
 def reserved(jax: Any) -> Iterator[None]:
     """
-    Keep the program from starting or stopping a profile while the block runs.
-
-    Raises:
-        Busy: it is profiling, or about to.
+    Keep the program from starting or stopping a profile while the block runs; raises
+    `Busy` if it is profiling, or about to.
     """
     state = jax._src.profiler._profile_state  # noqa: SLF001 - no public way
     # Held by JAX while the program starts or stops its own.
@@ -49,13 +47,8 @@ _OWN = "the program is profiling itself"
 
 class ProfilerSession:
     """
-    A profiling session of ours.
-
-    Args:
-        jax: the module.
-        make_way: called when the program is about to start its own.
-        guard: contains failures of *make_way*.
-        site: name under which these failures are counted.
+    A profiling session of ours. When the program is about to start its own, *make_way*
+    is called; its failures are counted under the name *site*.
     """
 
     def __init__(
@@ -70,11 +63,8 @@ class ProfilerSession:
 
     def begin(self, platform: str, *, programs: bool = False) -> None:
         """
-        Start recording the activity of devices of *platform*.
-
-        Args:
-            platform: such as ``gpu``.
-            programs: whether the trace gets the loaded programs when it is stopped.
+        Start recording the activity of devices of *platform*, such as ``gpu``; with
+        *programs* the trace gets the loaded programs when it is stopped.
 
         Raises:
             Busy: another session is recording.
@@ -134,10 +124,8 @@ def module_of(jax: Any) -> Any:
 
 def programs(jax: Any) -> bytes:
     """
-    Return a trace of nothing but the loaded programs. The GIL is released meanwhile.
-
-    Raises:
-        Busy: a session is recording.
+    Return a trace of nothing but the loaded programs, without the GIL; `Busy` if a
+    session is recording.
     """
     module = module_of(jax)
     try:

@@ -119,7 +119,6 @@ def loss_of(array: Any) -> Loss | None:
 
 
 def _put(frame: FrameType) -> list[Any]:
-    """Return the arrays that `jax.device_put`, which has called *frame*, was given."""
     stack = stack_from(frame, sys.maxsize)
     puts = [at.f_locals.get("x") for at in stack if at.f_code.co_name == _PUT]
     given: Any = puts[0] if puts else None
@@ -130,14 +129,10 @@ def _put(frame: FrameType) -> list[Any]:
 
 class ObservedTarget(NamedTuple):
     """
-    An attribute of JAX to replace.
-
-    Attributes:
-        owner: a module, or the class of arrays.
-        name: the attribute.
-        observe: takes the calling frame, the original and, for a method, the array.
-        allowance: which *observe* asks; while it lets events pass, that is not called.
-        caller: name of the function whose calls are observed, `None` if all are.
+    An attribute of JAX to replace: of a module, or the class of arrays. With the
+    calling frame, the original and, for a method, the array, *observe* is called,
+    unless its *allowance* lets events pass, or another function than *caller* calls, if
+    one is given.
     """
 
     owner: Any
@@ -152,8 +147,8 @@ class TransferHooks:
     Observes the transfers that pass through Python code of JAX.
 
     Attributes:
-        records: observations not processed yet.
-        enough: called when 256 records are pending, on the thread that added one.
+        records: observations not processed yet; at 256, *enough* is called on that
+            thread.
         observes: whether calls of Python by programs are observed.
         callbacks: the lines of jitted functions that call Python.
         profiles: the lines that start or stop profiles.
@@ -193,9 +188,7 @@ class TransferHooks:
     def places(self) -> tuple[list[ObservedTarget], list[ObservedTarget]]:
         """
         Return the attributes to replace with a `MethodPatch`, and those for a `Probe`.
-
-        Raises:
-            AttributeError: this JAX reads or sends data in a different way.
+        Raises `AttributeError` if this JAX reads or sends data in a different way.
         """
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
@@ -301,10 +294,7 @@ class TransferHooks:
     def on_device_put(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe the function that sends arrays, of NumPy or already on a device, to
-        devices.
-        """
+        """Observe what sends arrays, of NumPy or already on a device, to devices."""
         if not (weight := self._puts.take()):
             return None
         variables = frame.f_locals

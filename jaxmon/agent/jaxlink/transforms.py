@@ -43,9 +43,7 @@ _DRAW = frozenset(("random_bits", "threefry2x32"))
 
 class _KeyState(NamedTuple):
     """
-    Attributes:
-        keys: the key arguments from which it follows, as bits.
-        varies: whether it depends on another argument.
+    The key arguments from which it follows, as bits; whether it depends on another one.
     """
 
     keys: int = 0
@@ -71,10 +69,7 @@ def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
     """
     Return for each key among the arguments of the program *jaxpr*, in their order,
     whether numbers are drawn from it and nothing that varies. Empty if there are no
-    keys. Takes 2 µs per equation.
-
-    Raises:
-        TooLargeError: it has more than 50,000 equations.
+    keys. Takes 2 µs per equation; more than 50,000 raise `TooManyEquationsError`.
     """
     given = [is_key(variable.aval) for variable in getattr(jaxpr, "invars", ())]
     if not any(given):
@@ -90,10 +85,7 @@ def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
 
 class _UseReader:
     """
-    Follows keys through a program.
-
-    Attributes:
-        drawn: the key arguments from which numbers are drawn, as bits.
+    Follows keys through a program; *drawn* are those from which numbers are, as bits.
     """
 
     def __init__(self) -> None:
@@ -101,7 +93,6 @@ class _UseReader:
         self._left = _MOST_EQUATIONS
 
     def run(self, jaxpr: Any, arguments: Sequence[_KeyState]) -> list[_KeyState]:
-        """Return what is known about the results of *jaxpr* with these *arguments*."""
         states = dict(zip(jaxpr.invars, arguments, strict=False))
 
         def of(value: Any) -> _KeyState:
@@ -140,7 +131,6 @@ class _UseReader:
 
 
 def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeyState]]]:
-    """Return the programs that *equation* calls, with their arguments."""
     found = []
     parameters = equation.params
     for name, jaxpr in jaxprs_in(equation):
@@ -193,15 +183,13 @@ class Transformed(NamedTuple):
     A program of a transformed function. Must not outlive the observation.
 
     Attributes:
-        jitted: the function, if the program is applied in its call.
-        call: that call, whose arguments are tracers.
+        jitted: the function, if the program is applied in its *call*, with tracers.
         names: of the function: ``"name at file:line"`` as JAX records it (since 0.5),
             and the bare name.
         kind: which program of the function it is: the functions of JAX that apply it,
             and which of the arguments they transform.
         structure: distinguishes programs of the same kind, but not their shapes.
-        operands: what it is applied to.
-        avals: their abstract values.
+        operands: what it is applied to, with their abstract values.
     """
 
     jitted: Jitted | None
@@ -281,7 +269,6 @@ def _transformed(
 
 
 def _tracer(leaf: object) -> str:
-    """Return the class of *leaf* if it is a tracer, otherwise an empty text."""
     name = name_of(type(leaf))
     return name if name.endswith("Tracer") and is_class(type(leaf)) else ""
 
@@ -319,11 +306,9 @@ _CHECK = "_check_prng_key"
 
 class KeyDraws:
     """
-    Sees the keys that the program passes to `jax.random` outside of jitted functions.
-
-    Args:
-        drew: called with the file and line of the program, the array of the key, and
-            how many draws this stands for.
+    Sees the keys that the program passes to `jax.random` outside of jitted functions:
+    *drew* is called with the program's line, the array of the key, and the number of
+    draws.
     """
 
     def __init__(self, jax: Any, drew: Callable[[str, Any, int], None]) -> None:

@@ -27,8 +27,6 @@ _MOST_HELD = 16
 
 
 class _CopiesOfFunction:
-    """The latest program of a function that copies arguments."""
-
     def __init__(self, fact: Copied, sizes: frozenset[int]) -> None:
         self.fact = fact
         self.sizes = sizes
@@ -37,9 +35,8 @@ class _CopiesOfFunction:
 
 class ArgumentCopies:
     """
-    Knows the latest programs that copy large arguments, and samples their calls.
-
-    `Programs` passes it what it reads.
+    Knows the latest programs that copy large arguments, by what `Programs` reads, and
+    samples their calls.
     """
 
     def __init__(self, context: Context) -> None:
@@ -55,13 +52,9 @@ class ArgumentCopies:
         accessed: float | None,
     ) -> None:
         """
-        Note what the latest program of *function* copies.
-
-        Args:
-            function: a function of the user.
-            copies: of arguments, into what becomes an output.
-            executable: XLA's, to be read once more if it has loops.
-            accessed: the bytes that it accesses in all, loops counted once.
+        Note what the latest program of *function*, one of the user, copies of arguments
+        into what becomes an output; *accessed* are the bytes that it accesses in all,
+        loops counted once, for which it is read once more if it has some.
         """
         large = [copy for copy in copies if copy.bytes >= LEAST_BYTES]
         if not large:

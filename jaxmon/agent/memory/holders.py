@@ -51,10 +51,9 @@ _KINDS = frozenset(map(id, {*_COLLECTIONS} - {tuple}))
 
 class _Variable(NamedTuple):
     """
-    What a name of the program refers to.
+    What a name of the program refers to, named as `MemoryHolder` has it.
 
     Attributes:
-        name: as `MemoryHolder` has it.
         last: a pattern of how the source refers to it, in *file*.
         kind: of what the program sees, empty if that is *value*.
         taken: whether items are taken from a queue.
@@ -136,7 +135,6 @@ class HolderFinder:
                 waiting += self._inside(variable)
 
     def _of_threads(self) -> Iterator[_Variable]:
-        """Yield what the program's threads were started with."""
         # Without its lock, which the program may hold.
         active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
         for thread in active.values():
@@ -166,7 +164,6 @@ class HolderFinder:
                     yield _Variable(known_as, last, code.co_filename, value, 0)
 
     def _inside(self, variable: _Variable) -> Iterator[_Variable]:
-        """Yield the collections and objects that *variable* refers to."""
         value, depth = variable.value, variable.depth + 1
         kind = type(value)
         if _is_in(kind, _COLLECTIONS):
@@ -190,7 +187,6 @@ class HolderFinder:
             )
 
     def _is_users(self, kind: type) -> bool:
-        """Return whether *kind* is a class of the program."""
         module = sys.modules.get(module_of(kind))
         file = vars(module).get("__file__") if type(module) is _MODULE else None
         return isinstance(file, str) and self._finder.is_user(file)
@@ -229,7 +225,6 @@ def _adds(before: str, name: str) -> str:
 
 
 def _may_grow(value: Any) -> bool:
-    """Return whether *value* is a collection of many items without a maximum."""
     if id(type(value)) not in _KINDS or len(value) < LEAST_ITEMS:
         return False
     return type(value) is not deque or value.maxlen is None

@@ -6,14 +6,14 @@ Each line is judged by itself. A device's total fluctuates with whatever a loop
 allocates and frees, often by gigabytes, which hides a leak of megabytes; the leaking
 line's own bytes do not.
 
-Detects leaks that fill a device within minutes, before they do. The usual window would
-be too long for them. A shorter one alone would accuse programs that load something
-large, warm up a cache or fill a buffer. So a line is suspected early only if it has
-grown for longer than it takes to fill the rest of the device, if that is minutes, and
-if the program computes meanwhile: what loads calls no functions.
+The usual window is too long for leaks that fill a device within minutes. A shorter one
+alone would accuse programs that load something large, warm up a cache or fill a buffer.
+So a line is suspected early only if it has grown for longer than it takes to fill the
+rest of the device, if that is minutes, and if the program computes meanwhile: what
+loads calls no functions.
 
-In a program that is younger than the window, what grows with its calls is suspected,
-if it is much: arrays on devices by line, and the rest of the host's memory.
+In a program that is younger than the window, what grows with its calls is suspected, if
+it is much: arrays on devices by line, and the rest of the host's memory.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ from jaxmon.host.resources import container
 
 class Room(NamedTuple):
     """
-    The memory of one device, in bytes.
-
-    Attributes:
-        used: bytes in use, of the process if the device is the CPU.
-        free: bytes until an allocation fails, or the kernel kills the process.
+    The memory of one device, in bytes: in use, of the process if it is the CPU, and
+    left until an allocation fails, or the kernel kills the process.
     """
 
     used: int
@@ -45,10 +42,8 @@ class Room(NamedTuple):
 def rooms(devices: Iterable[Any]) -> dict[str, Room]:
     """
     Return the room of each of *devices*, by id; those that report nothing are missing.
-    Takes a few microseconds for each, and 0.1 ms for the CPU.
-
-    A device has what its allocator may use: with XLA's preallocation a fraction of its
-    memory, the limit of which the allocator reports.
+    Takes a few microseconds for each, and 0.1 ms for the CPU. A device has what its
+    allocator may use: with XLA's preallocation a fraction of its memory.
     """
     found: dict[str, Room] = {}
     host: Room | None = None
@@ -112,10 +107,8 @@ class _Snapshot(NamedTuple):
 
 class LeakDetector:
     """
-    Keeps memory snapshots and reports steady growth. Not thread-safe.
-
-    Args:
-        window: seconds of growth required for a suspect.
+    Keeps memory snapshots and reports growth that is steady for a *window* of seconds.
+    Not thread-safe.
     """
 
     def __init__(self, window: float) -> None:
@@ -126,13 +119,7 @@ class LeakDetector:
         self._doubted: dict[str, Leak] = {}
 
     def add(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
-        """
-        Add a snapshot and return current suspects by device.
-
-        Args:
-            profile: the snapshot.
-            now: seconds on a monotonic clock.
-        """
+        """Add a snapshot and return current suspects by device; *now* is monotonic."""
         looks = self._looks
         if looks and now - looks[-1].time < self._window / _LOOKS:
             return self._leaks
@@ -192,7 +179,6 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """Return how much the minimum rose from the first half window to the second."""
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks
@@ -301,13 +287,8 @@ class YoungDetector:
         self, profile: MemoryProfile, resident: int, calls: int, now: float
     ) -> None:
         """
-        Add a snapshot.
-
-        Args:
-            profile: the snapshot.
-            resident: bytes of the process, without arrays in its memory.
-            calls: calls of jitted functions so far.
-            now: seconds on a monotonic clock.
+        Add a snapshot, after so many *calls* of jitted functions, with the *resident*
+        bytes of the process, without arrays in its memory; *now* is monotonic.
         """
         looks = self._looks
         if calls:
@@ -358,7 +339,6 @@ class YoungDetector:
 def _grows_with_calls(
     series: Sequence[tuple[float, int]], *, whole: bool = True
 ) -> bool:
-    """Return whether *series*, by calls, rises by much, and as a *whole* if it must."""
     least = max(YOUNG_GROWTH, series[-1][1] // 2 if whole else 0)
     return _only_grows(series, least, patience=1)
 
@@ -370,10 +350,8 @@ class _Look(NamedTuple):
 
 class FillingDetector:
     """
-    Decides when to take snapshots more often, and judges them. Not thread-safe.
-
-    Args:
-        window: seconds of growth that make a usual suspect; fewer make none here.
+    Decides when to take snapshots more often, and judges them. Not thread-safe. Fewer
+    seconds of growth than the *window* of usual suspects make none here.
     """
 
     def __init__(self, window: float) -> None:
@@ -388,10 +366,6 @@ class FillingDetector:
     def look(self, rooms: Mapping[str, Room], now: float) -> bool:
         """
         Return whether a device may be full within minutes, so that a snapshot is due.
-
-        Args:
-            rooms: the room of each device.
-            now: seconds on a monotonic clock.
         """
         looks = self._looks
         looks.append(_Look(now, rooms))
@@ -417,13 +391,8 @@ class FillingDetector:
         now: float,
     ) -> Mapping[str, Leak]:
         """
-        Add a snapshot and return the leaks that leave only minutes, by device.
-
-        Args:
-            profile: the snapshot.
-            rooms: the room of each device.
-            calls: calls of jitted functions so far.
-            now: seconds on a monotonic clock.
+        Add a snapshot, after so many *calls* of jitted functions, and return the leaks
+        that leave only minutes, by device; *now* is monotonic.
         """
         self._calls.append((now, calls))
         while len(self._calls) > 1 and self._calls[1][0] <= now - self._window:
@@ -447,7 +416,6 @@ class FillingDetector:
         return left is not None and left <= min(FULL_SECONDS, _OF_THE_TIME * grown)
 
     def _computes(self) -> bool:
-        """Return whether the program has called functions all the time."""
         calls = [count for _, count in self._calls]
         third = len(calls) // 3
         marks = (calls[0], calls[third], calls[-1 - third], calls[-1])

@@ -43,9 +43,8 @@ _FIND_SECONDS, _FIND_PAUSES = 0.25, 50
 
 class Suspicion:
     """
-    Judges snapshots. Not thread-safe, but for `look`, `explain` and `family`.
-
-    What it judges with is loaded once the program has a backend.
+    Judges snapshots, with what is loaded once the program has a backend. Not
+    thread-safe, but for `look`, `explain` and `family`.
     """
 
     def __init__(self, context: Context, sites: SourceLineFinder) -> None:
@@ -72,9 +71,6 @@ class Suspicion:
         """
         Read how much memory is left; return whether a device may be full within
         minutes.
-
-        Args:
-            now: seconds on a monotonic clock.
         """
         if not backends.initialised(self._jax):
             return False
@@ -122,7 +118,6 @@ class Suspicion:
         self._find_holders()
 
     def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
-        """Return what accumulates since the program began, if that is not long ago."""
         from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
 
         young = self._young = self._young or YoungDetector()
@@ -150,7 +145,6 @@ class Suspicion:
         return growth.replace(full_in_seconds=left, holder=holder)
 
     def _holder(self, device: str) -> facts.MemoryHolder:
-        """Return what holds much of what grew on *device*, or on the host."""
         return self._held.get(device, facts.MemoryHolder())
 
     def _find_holders(self) -> None:
@@ -214,7 +208,6 @@ class Suspicion:
         return family_of(catalog.LEAK_GROWTH_BYTES, rows)
 
     def _calls(self) -> int:
-        """Return how often the program has called jitted functions of its own."""
         return sum(f.objects.calls for f in self._table if not f.internal)
 
     def _fact(self, leak: Leak) -> Leak:
@@ -323,9 +316,7 @@ class MemoryLines(Part):
     def profile(self, *, judge: bool = True) -> MemoryProfile:
         """
         Return the memory holders; empty before the program has initialised a backend.
-
-        Args:
-            judge: whether what grows is judged by it.
+        What grows is judged by them if *judge*.
 
         Raises:
             ProfileError: JAX's profile cannot be read.
@@ -356,13 +347,9 @@ class MemoryLines(Part):
 
     def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> facts.Allocations:
         """
-        Return the source lines that hold most memory, and the time of the snapshot.
-
-        Never raises, and allocates nothing on a device: for failure reports.
-
-        Args:
-            limit: maximum number of lines.
-            fresh: take a snapshot now; otherwise, or if that fails, use the last one.
+        Return the source lines that hold most memory, and the time of the snapshot: a
+        *fresh* one, or if that fails, the last one. Never raises, and allocates nothing
+        on a device: for failure reports.
         """
         if fresh:
             try:
@@ -420,7 +407,6 @@ class MemoryLines(Part):
         return [self._suspicion.family()] if self._interval else []
 
     def _forget(self) -> None:
-        """Drop all snapshots: their devices are gone."""
         with self._lock:
             self._first = self._last = None
             self._peaks.clear()
@@ -437,7 +423,7 @@ class MemoryLines(Part):
                 self._peaks[device] = size, tuple(lines[:_PEAK_LINES])
 
     def _ring(self) -> float | None:
-        """Look at the memory of a young program soon; return the pause until then."""
+        """Look at a young program's memory soon; return the pause until then."""
         now = monotonic()
         if now >= self._young_until or not self._worker.submit(self._look_early):
             return None
@@ -452,7 +438,6 @@ class MemoryLines(Part):
         self.take_snapshot()
 
     def _look(self) -> None:
-        """Take a snapshot if one is due, or if a device fills up within minutes."""
         now = monotonic()
         filling = self._suspicion.look(now)
         if filling or now >= self._due:

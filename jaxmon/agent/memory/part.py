@@ -78,17 +78,13 @@ def count_buffers(
     jax: Any, guard: Guard, groups: Mapping[ArrayGroup, int]
 ) -> Iterator[tuple[ArrayGroup, Any, int]]:
     """
-    Yield each of *groups*, a device, and how many buffers its arrays have there.
+    Yield each of *groups*, a device, and how many buffers its arrays have there;
+    *groups* have the number of their arrays, counted just before.
 
     Arrays may share a buffer: an array, and what a jitted function that captures it
     holds. JAX's memory profile, 1 µs per live array, has each buffer once; without one,
     which is counted as a failure, each array counts. Pointers are not compared: reading
     one holds the buffer, and a call that donates it meanwhile would fail.
-
-    Args:
-        jax: the module.
-        guard: counts failures.
-        groups: number of arrays of each group, counted just before.
     """
     buffers = _buffers(jax, guard)
     alike: defaultdict[tuple[str, int], list[tuple[ArrayGroup, Any]]]
@@ -110,7 +106,6 @@ def count_buffers(
 
 
 def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
-    """Return the number of buffers by device and size; `None` if it is unknown."""
     from jaxmon.agent.memory import profile as pprof  # noqa: PLC0415 - not before there are arrays
 
     found = Counter[tuple[str, int]]()
@@ -171,11 +166,9 @@ _KINDS = {
 
 def sizes(stats: Mapping[str, int]) -> dict[str, int]:
     """
-    Return the bytes in *stats* by kind, as `catalog.DEVICE_MEMORY_BYTES` names them.
-
-    Args:
-        stats: JAX's statistics of a device; those that its allocator does not keep are
-            missing or negative.
+    Return the bytes in JAX's *stats* of a device by kind, as
+    `catalog.DEVICE_MEMORY_BYTES` names them. Those that its allocator does not keep are
+    missing there, or negative.
     """
     found = {
         kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0
@@ -211,9 +204,9 @@ _MAX_DTYPES = 64
 
 class MemoryPart(Part):
     """
-    Reads allocator statistics and live arrays of the local devices.
+    Reads allocator statistics and live arrays of the local devices, once the program
+    has initialised JAX's backends.
 
-    Never initialises JAX's backends: until the program does, there is nothing to read.
     Keeps a list of the live arrays only while summing them: 20 ms for 10,000 arrays.
     Data that cannot be read, or whose backend is gone, is no longer exported: a gap is
     better than a stale value.
@@ -289,7 +282,6 @@ class MemoryPart(Part):
             self._families, self._devices = families, summaries
 
     def _stats(self, device: Any) -> dict[str, int]:
-        """Return the allocator statistics of *device*; empty if it is lost."""
         try:
             found: dict[str, int] = device.memory_stats() or {}
         except Exception:  # noqa: BLE001 - contained: the other devices have figures

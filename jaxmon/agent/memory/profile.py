@@ -3,7 +3,7 @@ Device memory by source line, and growth between snapshots.
 
 What `jax.profiler.device_memory_profile` returns is pprof's protocol buffer. Only what
 a memory profile uses is read; unknown fields are skipped. An invalid length, index or
-nesting is an error; time and memory are in proportion to the input, which has at most
+nesting is an error; time and memory are in proportion to the input, at most
 `MAX_BYTES`.
 """
 
@@ -44,14 +44,9 @@ class ProfileError(JaxmonError):
 
 class HeapSample(NamedTuple):
     """
-    Live allocations that share size, device, kind and stack.
-
-    Attributes:
-        allocations: their number.
-        size: their total size in bytes.
-        kind: ``"buffer"`` or ``"executable"``.
-        device: as JAX prints it; ``""`` for executables.
-        stack: index in `HeapProfile.stacks`.
+    Live allocations, of so many bytes in all, that share size, kind, ``"buffer"`` or
+    ``"executable"``, device, as JAX prints it, ``""`` for executables, and stack, by
+    its index in `HeapProfile.stacks`.
     """
 
     allocations: int
@@ -63,9 +58,8 @@ class HeapSample(NamedTuple):
 
 class HeapProfile(NamedTuple):
     """
-    Attributes:
-        samples: in the order of the file.
-        stacks: innermost frame first; samples share them.
+    The samples in the order of the file, and the stacks that they share, innermost
+    first.
     """
 
     samples: Sequence[HeapSample]
@@ -152,7 +146,6 @@ class _HeapReader:
         return HeapProfile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
-        """Return which values of a sample are count and size."""
         units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
         if "count" not in units or "bytes" not in units:
             if not self._samples:
@@ -203,7 +196,6 @@ class _HeapReader:
 
 
 def _last(data: bytes | memoryview, wanted: int) -> int:
-    """Return the number in field *wanted*, 0 if omitted."""
     found = 0
     for number, value in wire.fields(data):
         if number == wanted:
@@ -314,13 +306,8 @@ def read(
     clock: Clock = wall_time,
 ) -> MemoryProfile:
     """
-    Return the profile in *data*; see `samples_of`.
-
-    Args:
-        data: what `jax.profiler.device_memory_profile` returns.
-        sites: finds the user's line in a stack.
-        device_ids: id of each device by its name in JAX.
-        clock: returns the Unix time.
+    Return the profile in *data* of `jax.profiler.device_memory_profile`, with the ids
+    of devices for their names in JAX; see `samples_of`.
     """
     profile = samples_of(data)
     found = [sites.of(stack) for stack in profile.stacks]

@@ -71,11 +71,8 @@ _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arr
 
 class ReportBuilder:
     """
-    Gathers the contents of reports.
-
-    Args:
-        lines: provides the source lines that hold memory.
-        programs: returns the statistics of the programs.
+    Gathers the contents of reports: from *lines* the source lines that hold memory,
+    from *programs* the statistics of the programs.
     """
 
     def __init__(
@@ -238,7 +235,6 @@ def _size(program: Program) -> float:
 
 
 def _may_ask(program: Program, asked: int | None) -> bool:
-    """Return whether *program* needs about *asked* bytes in one allocation."""
     needs = (program.temporary_bytes, program.output_bytes)
     return asked is not None and any(
         [need is not None and abs(need - asked) <= asked * _ABOUT for need in needs]
@@ -258,12 +254,7 @@ _RESERVE_BYTES = 4 << 20
 
 
 class OomReports(Part):
-    """
-    Writes out-of-memory reports, one at a time and rate-limited.
-
-    Attributes:
-        facts: gathers the contents of reports.
-    """
+    """Writes out-of-memory reports, one at a time and rate-limited."""
 
     name = "oom"
 

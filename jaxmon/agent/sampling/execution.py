@@ -115,17 +115,16 @@ class SteadyPace:
 
 class SampleEstimates:
     """
-    Estimates from earlier samples of a function, for the next ones.
+    Estimates from earlier samples of a function, for the next ones; times in seconds.
 
     Attributes:
-        work: estimates of its execution, in seconds, exact or not.
-        least: its minimum, in seconds.
-        gaps: seconds between the two polls around its end.
-        delays: seconds by which we may have delayed it.
+        work: estimates of its execution, exact or not, and *least* its minimum.
+        gaps: between the two polls around its end.
+        delays: by which we may have delayed it.
         determined: whether samples were known well enough to be reported.
         looks: processor seconds per poll.
-        queue: how long its work waited for previous work, in seconds.
-        dispatches: how long its calls took to return, in seconds.
+        queue: how long its work waited for previous work.
+        dispatches: how long its calls took to return.
         overlaps: whether its calls may return before the work is done, even if the
             device was idle.
     """
@@ -144,13 +143,9 @@ class SampleEstimates:
 
 class CallTiming(NamedTuple):
     """
-    A call that has returned.
-
-    Attributes:
-        started: `time.perf_counter` when it began.
-        ended: the same when it returned.
-        taken: processor seconds that its thread has worked for us since then, if the
-            program runs on the same processor; `None` if it does not.
+    A call that has returned: `time.perf_counter` when it began and returned, and the
+    processor seconds that its thread has worked for us since then, if the program runs
+    on the same processor.
     """
 
     started: float
@@ -160,14 +155,9 @@ class CallTiming(NamedTuple):
 
 class ExecutionTimer:
     """
-    Polls one sampled call until its work is done.
-
-    Args:
-        called: start and end of the call.
-        before: the previous work on the device, and the work that produces the inputs.
-        work: the work of the call.
-        pace: estimates of its function.
-        tell: called with the seconds, if known.
+    Polls one sampled call until its *work* is done, and that *before* it: the previous
+    work on the device, and what produces the inputs. By the *pace* of its function,
+    *tell* is called with the seconds, if known.
     """
 
     __slots__ = (
@@ -239,7 +229,6 @@ class ExecutionTimer:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _behind(self) -> float:
-        """Return when the last of the previous work was seen finished."""
         return max((work.finished or 0.0 for work in self._before), default=0.0)
 
     def _conclude(self) -> None:
@@ -269,7 +258,6 @@ class ExecutionTimer:
         self._say(middle, determined=self._usual_is_known(usual, middle, late - early))
 
     def _delay(self) -> float:
-        """Return by how many seconds we may have delayed the work."""
         if self._taken is None:
             return 0.0
         looked = thread_time() - self._since
@@ -312,11 +300,9 @@ class ExecutionFigures:
     Attributes:
         hits: their number at the last timer run.
         sampled: `time.perf_counter` when it last had its turn.
-        dispatch: how long sampled calls took to return.
-        execution: how long the device worked on them.
-        dispatches: the latest values of `dispatch`.
-        executions: the latest values of `execution`.
-        steady: the mean of all values of `execution`, of which none is a large part.
+        dispatch: how long sampled calls took to return; the latest in *dispatches*.
+        execution: how long the device worked on them; the latest in *executions*, their
+            mean, of which none is a large part, in *steady*.
         pace: estimates for the next samples.
     """
 
@@ -365,13 +351,8 @@ Begin: TypeAlias = Callable[
 
 class Sampler:
     """
-    Skips *passed* calls of one object and samples the next, or one of a few more.
-
-    Args:
-        begin: starts a call that is sampled.
-        function: whose call it is.
-        figures: of *function*.
-        passed: how many calls are skipped.
+    Skips *passed* calls of one object of *function* and has *begin* sample the next, or
+    one of a few more.
     """
 
     __slots__ = (

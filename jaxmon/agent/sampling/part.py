@@ -21,9 +21,8 @@ from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_fo
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of
 from jaxmon.agent.jaxlink.backends import is_calling
-from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks, PostCallHook
 from jaxmon.agent.jaxlink.other_threads import is_debugged
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import (
     CallTiming,
@@ -64,13 +63,9 @@ _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 class Sampling(Part):
     """
-    Times sampled calls and passes them to `Observers.sample`.
-
-    Args:
-        spanning: returns the functions that run on devices of other processes, too.
-
-    Attributes:
-        run_ahead: whether the program is ahead of its device in these.
+    Times sampled calls and passes them to `Observers.sample`. What *spanning* returns
+    runs on devices of other processes, too: *run_ahead* is whether the program is ahead
+    of its device there.
     """
 
     name = "sampling"
@@ -194,11 +189,8 @@ class Sampling(Part):
     def arm(self, passed: int = 1) -> None:
         """
         Arm the functions with hits since the last time, as many as the time budget
-        allows.
-
-        Args:
-            passed: upper bound of the calls skipped before one is sampled; the number
-                of calls since the last time is another.
+        allows. Before one is sampled, up to *passed* calls are skipped, and no more
+        than there were.
         """
         # Stepping into a call must not lead into the lookup of an armed function.
         if is_debugged():

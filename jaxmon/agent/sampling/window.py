@@ -30,7 +30,7 @@ from jaxmon.agent.counted import Arm, CountedFunction, arm, call_count, waiting_
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook, orders_across_devices
+from jaxmon.agent.jaxlink.hooks import PostCallHook, orders_across_devices
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.threads import get_ident
 
@@ -45,19 +45,13 @@ _SMALL = 1024
 
 class DeviceWork:
     """
-    One run of a program, identified by some of its outputs: all are ready together.
+    One run of a program, identified by some of its outputs, *leaves*: all are ready
+    together. If one is deleted or donated meanwhile, the next one is polled.
 
-    Nothing here blocks. The end lies between two polls: the last that found an output
-    not ready and the first that found it ready.
-
-    Args:
-        leaves: outputs. If one is deleted or donated meanwhile, the next one is polled.
-
-    Attributes:
-        unfinished: `time.perf_counter` when the work was last seen unfinished.
-        finished: the same when it was first seen finished, `None` before that.
-        lost: whether every output was deleted or donated, or has an error, so that the
-            end will never be known.
+    Nothing here blocks. The end lies between two polls, both as `time.perf_counter`:
+    the last that found an output *unfinished* and the first that found it *finished*,
+    `None` before that. It is *lost* if every output was deleted or donated, or has an
+    error.
     """
 
     __slots__ = ("_leaves", "finished", "lost", "unfinished")
@@ -126,16 +120,12 @@ def smallest_outputs(leaves: Sequence[Any], array: Any) -> list[Any]:
 
 def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     """
-    Return the queues in which the work that produces *leaf* waits.
+    Return the queues in which the work that produces *leaf*, an output, waits.
 
     An accelerator runs programs in the order of their dispatch. The CPU keeps that
-    order for each dispatching thread only. What waits on devices of other processes is
-    not known here.
-
-    Args:
-        leaf: an output.
-        across: whether the CPU keeps the order across devices, as JAX 0.4 may: work
-            then has a second queue, and must be next in both.
+    order for each dispatching thread only, and *across* devices, as JAX 0.4 may: work
+    then has a second queue, and must be next in both. What waits on devices of other
+    processes is not known here.
     """
     found: list[Hashable] = []
     for device in leaf.sharding.addressable_devices:
@@ -171,13 +161,8 @@ _PROGRAMS = 256
 
 class CallStart:
     """
-    A sampled call in progress, on one thread.
-
-    Attributes:
-        arm: the `Arm` that waited for it.
-        counted: the object called.
-        jitted: JAX's object in it.
-        started: `time.perf_counter` just before the call.
+    A sampled call in progress, on one thread: of the object *counted*, with JAX's in
+    it, for which *arm* waited, *started* by `time.perf_counter`.
     """
 
     __slots__ = ("_place", "_taken", "arm", "counted", "jitted", "started")
@@ -218,9 +203,6 @@ class CallEnd(NamedTuple):
         work: its work on the device, if it has outputs.
         previous: the work dispatched before it to the same queue, `None` if unknown.
         since: `time.thread_time` at its return, if the work is on the same processor.
-        args: the positional arguments.
-        kwargs: the keyword arguments.
-        outputs: what it returns.
     """
 
     begun: CallStart
@@ -235,13 +217,9 @@ class CallEnd(NamedTuple):
 
 class DispatchWindow:
     """
-    Observes dispatched programs while it is open.
-
-    Args:
-        place: JAX's post-call hook.
-        on_end: called with each sampled call that has returned, on its thread; never
-            with calls that left the fast path.
-        missed: returns how many calls have left the fast path; these are not observed.
+    Observes dispatched programs while it is open, by JAX's post-call hook in *place*;
+    those that leave the fast path, whose number *missed* returns, are not. With each
+    sampled call that has returned *on_end* is called, on its thread.
 
     Attributes:
         waiting: those that need the window open on their next call.
@@ -387,12 +365,8 @@ Begin = Callable[
 
 class DispatchProbe:
     """
-    Waits for the next call of one object, only to see what it dispatches.
-
-    Args:
-        begin: starts the call.
-        function: whose call it is.
-        then: waits for the call after that, if something does.
+    Waits for the next call of one object, only to see what it dispatches: *begin*
+    starts it, and *then* waits for the call after that, if something does.
     """
 
     __slots__ = ("_begin", "function", "then")
@@ -413,11 +387,8 @@ class DispatchProbe:
 
 class RunAhead:
     """
-    Follows what the program has dispatched for all processes of its job.
-
-    Args:
-        spanning: returns the functions that run on devices of other processes, too.
-        begin: starts a call that is to be seen.
+    Follows what the program has dispatched for all processes of its job: by the
+    functions that *spanning* returns; *begin* starts a call that is to be seen.
     """
 
     def __init__(
