@@ -82,10 +82,7 @@ class Nvml:
         self._code("nvmlShutdown")
 
     def device(self, uuid: str, pci_bus_id: str) -> list[Family]:
-        """
-        Return NVML's values for a device; ``up 0`` if it is lost, nothing if unknown.
-        Values that a device does not support are omitted.
-        """
+        """Return the supported values; ``up 0`` if it is lost, none if unknown."""
         handle = c_void_p()
         name = uuid.encode()
         code = self._code("nvmlDeviceGetHandleByUUID", name, ctypes.byref(handle))
@@ -173,10 +170,7 @@ _RETRY_SECONDS = 60.0
 
 
 class DeviceMetrics(Part):
-    """
-    Reads this process's JAX devices through NVML, if enabled; nothing until the program
-    has initialised JAX's backends.
-    """
+    """Reads this process's JAX devices by NVML, if enabled, once JAX has some."""
 
     name = "device_figures"
 

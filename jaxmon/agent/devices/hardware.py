@@ -31,8 +31,7 @@ def chips_of(
     environ: Mapping[str, str] = os.environ,
 ) -> dict[int, Chip]:
     """
-    Return the chip of each of JAX's local TPU *devices* by device id; empty if unknown.
-    Reads some sysfs files below *root*.
+    Return the chip of each local TPU device by its id, from sysfs; empty if unknown.
     """
     if any(device.local_hardware_id is None for device in devices):
         return {}
@@ -67,10 +66,7 @@ _PCI_LENGTH = 32
 
 
 class Gpu(NamedTuple):
-    """
-    UUID as NVML and nvidia-smi print it, ``GPU-…`` or ``MIG-…``, and PCI address as
-    sysfs does, ``0000:07:00.0``.
-    """
+    """Names as of NVML, ``GPU-…`` or ``MIG-…``, and of sysfs, ``0000:07:00.0``."""
 
     uuid: str
     pci_bus_id: str
@@ -78,8 +74,7 @@ class Gpu(NamedTuple):
 
 def identify(ordinal: int, library: str | None = None) -> Gpu | None:
     """
-    Identify the GPU with index *ordinal* in this process, JAX's ``local_hardware_id``;
-    `None` if unknown. Costs microseconds, once JAX has initialised its CUDA backend.
+    Return what GPU has this ``local_hardware_id``, in microseconds; `None` if unknown.
     """
     try:
         driver = ctypes.CDLL(library or LIBRARY)

@@ -19,8 +19,7 @@ from jaxmon.version import version
 
 class DeviceIdentity(Part):
     """
-    Reads constant facts once; those that need JAX's backends once the program has
-    initialised these, and again if it replaces them.
+    Reads constant facts once; those of JAX's backends when the program has new ones.
     """
 
     name = "identity"
@@ -95,10 +94,7 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
 
 
 def hardware(device: Any) -> tuple[str, str]:
-    """
-    Return UUID and PCI address of a JAX device, empty if unknown: they join this
-    process's devices with the sidecar's hardware metrics.
-    """
+    """Return UUID and PCI address, as the sidecar has them; empty if unknown."""
     version, ordinal = device.client.platform_version, device.local_hardware_id
     # Without an index it would be taken for CUDA's first device.
     if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:

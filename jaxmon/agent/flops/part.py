@@ -107,8 +107,7 @@ class FunctionTally:
 
     def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
         """
-        Note a program that was expected: what a call of it takes, and the *shapes* of
-        the arguments that it was compiled for, as far as known.
+        Note a program that was expected: its cost, and for what *shapes*, if known.
         """
         with self._lock:
             del self._expected[:1]
@@ -168,8 +167,7 @@ class FunctionTally:
 
 class Lowered(NamedTuple):
     """
-    A program that is compiled: the *jaxpr* that JAX lowered and the *shapes* of the
-    arguments of the call that compiles it, as far as they were seen.
+    What JAX lowered, and the shapes of the arguments of the call, if they were seen.
     """
 
     jaxpr: Any
@@ -240,10 +238,7 @@ class UtilizationPart(Part):
             self._guard.failed(SITE)
 
     def lowered(self, function: Function) -> Lowered:
-        """
-        Return what is known of the program of *function* just compiled, and expect it
-        to be counted.
-        """
+        """Return what is known of the program just compiled; it is to be counted."""
         thread = self._thread
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
@@ -325,10 +320,7 @@ class UtilizationPart(Part):
     def place(
         self, function: Function, executable: Any, facts: Mapping[str, float]
     ) -> None:
-        """
-        Place the program of *function* counted last in the roofline, by its
-        ``accessed_bytes``.
-        """
+        """Place the program counted last in the roofline, by ``accessed_bytes``."""
         unplaced = self._unplaced.pop(function, None)
         if unplaced is None:
             return
@@ -344,7 +336,7 @@ class UtilizationPart(Part):
         """Return the bytes that one device accesses, with each trip of loops."""
         if not found.loops:
             return facts.get("accessed_bytes")
-        with interrupts.expected(RuntimeError, NotImplementedError, ValueError):
+        with interrupts.expected(RuntimeError, TypeError, ValueError):
             return accessed_bytes(self._jax, executable)
         return None  # its backend shows no HLO, or XLA does not take it back
 

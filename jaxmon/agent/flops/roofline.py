@@ -59,10 +59,7 @@ _NAMES = {
 
 
 class Peak(NamedTuple):
-    """
-    What a device can do: dense FLOP/s by format, bytes per second from its memory, and
-    the document that says so.
-    """
+    """A device's dense FLOP/s by format, bytes per second, and the document."""
 
     flops: Mapping[str, float]
     bandwidth: float
@@ -164,8 +161,7 @@ class DevicePeak(NamedTuple):
 
 def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> DevicePeak:
     """
-    Return the peak of a JAX *device*; *flops* and *bandwidth*, if not 0, are what the
-    program says of it.
+    Return the peak of a JAX *device*; *flops* and *bandwidth* are the program's, or 0.
     """
     kind, is_tpu = str(device.device_kind), device.platform == "tpu"
     peak, cores = shipped(kind), getattr(device, "core_count", None)

@@ -6,9 +6,13 @@ Read from another thread, many times a second.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
+from collections.abc import Iterator
+from itertools import pairwise
 from types import CodeType, ModuleType
+from typing import TypeAlias
 
 from jaxmon.agent.jaxlink.call_sites import (
     DEVICE,
@@ -18,7 +22,6 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.code_loops import CodeLoops
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import (
     ABOVE_PIPE,
@@ -267,10 +270,7 @@ class ActivityReader:
         return self._loops.at(code, offset) if is_user else None
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
-        """
-        Return what the innermost functions do, which jitted one they call, and what
-        calls JAX.
-        """
+        """Return what the innermost do, what jitted one they call, and what calls."""
         state, depth = "", 0
         while depth < len(stack):
             code = stack[depth].code
@@ -299,8 +299,7 @@ class ActivityReader:
 
     def _runs_first(self, at: Position) -> str:
         """
-        Return the label of the jitted function called *at* this position, if JAX
-        compiles it, or runs its program from Python, as the first call after that is.
+        Return which jitted function called *at* this position JAX compiles or runs.
         """
         site = self._sites.at(at.code, at.offset)
         return site.function if site is not None and site.state == DEVICE else ""
@@ -411,3 +410,72 @@ def _of_pool(stack: Stack, function: str) -> bool:
         at.code.co_name == function and at.code.co_filename.endswith(_POOL)
         for at in stack[:ABOVE_PIPE]
     )
+
+
+# Its first and last offset, and its line.
+_Loop: TypeAlias = tuple[int, int, int]
+_LONGEST = 50_000
+# After which nothing follows in the code.
+_LAST = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
+# What waits for a coroutine jumps without an interrupt.
+_BACK = frozenset(
+    code
+    for name, code in dis.opmap.items()
+    if "JUMP_BACKWARD" in name and not name.endswith("NO_INTERRUPT")
+)
+
+
+class CodeLoops:
+    """Remembers the loops of functions, at most 10,000 of these."""
+
+    def __init__(self) -> None:
+        # The code object keeps its id from being reused.
+        self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
+
+    def at(self, code: CodeType, offset: int) -> SourceLine | None:
+        """
+        Return the line of the outermost loop around *offset*, `None` if there is none.
+        """
+        found = self._found.get(id(code))
+        if found is None:
+            if len(self._found) >= MAX_SITES or len(code.co_code) > _LONGEST:
+                return None
+            self._found[id(code)] = found = code, [*_loops(code)]
+        around = [loop for loop in found[1] if loop[0] <= offset <= loop[1]]
+        if not around:
+            return None
+        _, _, line = max(around, key=lambda loop: loop[1] - loop[0])
+        return SourceLine(code.co_filename, line, code.co_name)
+
+
+def _loops(code: CodeType) -> Iterator[_Loop]:
+    """Yield the loops of *code*: jumps back to where the jump can be reached from."""
+    if _BACK.isdisjoint(code.co_code[::2]):
+        return
+    instructions = list(dis.get_instructions(code))
+    follows: dict[int, list[int]] = {}
+    for here, following in pairwise(instructions):
+        is_last = here.opname.startswith(_LAST)
+        follows[here.offset] = [] if is_last else [following.offset]
+        if here.opcode in dis.hasjrel:
+            follows[here.offset].append(here.argval)
+    lines = {of.offset: (of.positions and of.positions.lineno) for of in instructions}
+    for jump in instructions:
+        if jump.opcode in _BACK:
+            first, last = jump.argval, jump.offset
+            if _reaches(first, last, follows):
+                # A `while` ends with its condition, a `for` begins with its items.
+                numbers = filter(None, (lines[first], lines[last]))
+                yield first, last, min(numbers, default=code.co_firstlineno)
+
+
+def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
+    """Return whether *last* follows from *first*, by what lies between them."""
+    seen, to_see = set[int](), [first]
+    while to_see:
+        if (offset := to_see.pop()) == last:
+            return True
+        if first <= offset < last and offset not in seen:
+            seen.add(offset)
+            to_see += follows.get(offset, ())
+    return False

@@ -146,10 +146,7 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
 
 
 class Missed(NamedTuple):
-    """
-    A missed call about to return: the jitted callable, its arguments, positions and
-    names of the static ones, and the executable it ran. Must not be kept.
-    """
+    """A missed call about to return, with what is static. Must not be kept."""
 
     fun: object
     args: tuple[Any, ...]

@@ -1,7 +1,4 @@
-"""
-Properties of JAX arrays, and types of the leaves of a call, by release; meshes,
-devices, shardings and trees by kind, and words for some of them.
-"""
+"""Arrays, leaves of a call, meshes, devices, shardings and trees of JAX, by release."""
 
 from __future__ import annotations
 
@@ -54,10 +51,7 @@ def device_text(device: Any) -> str:
 
 
 def mesh_text(mesh: Any) -> str:
-    """
-    Return text such as ``mesh d=8``, an axis with explicit sharding as ``d=8
-    explicit``.
-    """
+    """Return text such as ``mesh d=8``, with explicit sharding ``d=8 explicit``."""
     kinds = getattr(mesh, "axis_types", None)
     if isinstance(kinds, dict):  # up to 0.5: axes by kind
         kinds = None
@@ -119,17 +113,13 @@ def is_ready_or_deleted(array: Any) -> bool:
 
 
 def is_pollable(array: Any) -> bool:
-    """
-    Return whether *array* is one on a device: traced values and PRNG keys are arrays
-    too.
-    """
+    """Return whether *array* is on a device: traced values and keys are arrays too."""
     return hasattr(array, "is_ready")
 
 
 def underlying_array(array: Any) -> Any:
     """
-    Return the array underlying *array*: those of PRNG keys wrap one, and have no
-    `is_ready`, nor, on JAX 0.4, a size.
+    Return the array in *array*: one of PRNG keys has no `is_ready`, nor a size in 0.4.
     """
     return getattr(array, "_base_array", array)
 
@@ -142,10 +132,7 @@ def shard_bytes(array: Any) -> int:
 
 
 def can_copy(jax: Any) -> bool:
-    """
-    Return whether `copied_on_devices` works: in 0.4 the result shares the array's
-    memory, in spite of ``may_alias=False``; 0.5 has not been tried.
-    """
+    """Return whether `copied_on_devices` works: in 0.4 the result shares the memory."""
     return bool(jax.__version_info__ >= (0, 6))
 
 
@@ -170,10 +157,7 @@ def with_underlying(array: Any, underlying: Any) -> Any:
 
 
 def device_bytes(array: Any) -> int:
-    """
-    Return the bytes of *array* on all devices of all processes, packed or padded as
-    there.
-    """
+    """Return the bytes of *array* on all devices of all processes, packed or padded."""
     size: int = array.on_device_size_in_bytes()
     return size
 
@@ -219,8 +203,7 @@ class LeafKinds(NamedTuple):
 
 class LeafTypes:
     """
-    Creates leaf types, a quarter of a microsecond each. Equal ones are one object. What
-    *place* returns for a sharding is the placement.
+    Creates leaf types, a quarter of a microsecond each; *place* gives the placement.
     """
 
     def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
@@ -230,10 +213,7 @@ class LeafTypes:
         self._shared: dict[Leaf, Leaf] = {}
 
     def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
-        """
-        Return *leaves*, any objects that JAX accepts, by kind; *avals* are their
-        abstract values, empty if JAX has not kept them.
-        """
+        """Return *leaves* by kind; JAX may not have kept their abstract values."""
         if len(avals) != len(leaves):
             avals = [
                 self._abstract(leaf) if package_of(type(leaf)) else None

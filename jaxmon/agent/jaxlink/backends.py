@@ -1,7 +1,4 @@
-"""
-Whether JAX traces, its backends, and this process's place among others, without waiting
-for any of them.
-"""
+"""Whether JAX traces, its backends, and this process's place, without waiting."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ _SELF = Path("/proc/self")
 
 def is_calling(jax: Any) -> Callable[[], bool]:
     """
-    Return a function that returns whether the program itself is calling on this thread,
-    as opposed to JAX while it traces. Raises `AttributeError` if this JAX has none.
+    Return whether the program calls on this thread, not JAX while it traces, as asked.
     """
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean

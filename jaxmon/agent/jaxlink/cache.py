@@ -71,10 +71,7 @@ class JaxCache:
         return getattr(self._source.compilation_cache, "_cache", None)
 
     def given_up(self, error: str | None) -> str | None:
-        """
-        Return why JAX does not use the configured directory; *error* is the cache's
-        latest.
-        """
+        """Return why JAX does not use the directory; *error* is its latest one."""
         module = self._source.compilation_cache
         if getattr(module, "_cache_checked", False) and not module._cache_used:  # noqa: SLF001
             return (
@@ -93,10 +90,7 @@ class JaxCache:
         return None
 
     def missing_package(self) -> str:
-        """
-        Return the package without which JAX cannot open the configured directory, if
-        that is not on a file system; empty if there is none. Takes a millisecond.
-        """
+        """Return what JAX lacks to open a remote directory, if so; a millisecond."""
         scheme, remote, _ = (self.configured or "").partition("://")
         if not remote or scheme == "file":
             return ""
@@ -142,10 +136,7 @@ class JaxCache:
 
 
 class Write(NamedTuple):
-    """
-    An entry that JAX is about to write: its key, the program's name, how long it took
-    to compile, and whether it calls the host.
-    """
+    """An entry that JAX is about to write, and whether its program calls the host."""
 
     key: str
     module: str
@@ -167,10 +158,7 @@ def written(frame: FrameType) -> Write:
 
 
 class Failed(NamedTuple):
-    """
-    A failed operation of the cache on the entry with *key*, of the program *module*;
-    *sought* if JAX only checked that the entry exists, as in a cluster.
-    """
+    """A failed operation on an entry; *sought* if JAX only checked that it exists."""
 
     operation: Literal["read", "write"]
     key: str

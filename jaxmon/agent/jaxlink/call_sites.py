@@ -56,10 +56,7 @@ _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 
 class CallSite(NamedTuple):
-    """
-    A place that calls: what the thread does during the call, and the label of the
-    jitted function, if known. The *code* keeps its id from being reused.
-    """
+    """A place that calls, and what the thread does then; *code* keeps its id."""
 
     state: str
     function: str
@@ -88,8 +85,7 @@ class CallSites:
         self, frame: FrameType | None, function: str, *, internal: bool = False
     ) -> None:
         """
-        Remember that *frame* calls a jitted *function*, by its label, on this thread;
-        an *internal* one is JAX's own: an operation outside of jit.
+        Remember that *frame* calls *function* on this thread, *internal* if JAX's own.
         """
         while frame is not None and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
@@ -104,27 +100,18 @@ class CallSites:
             threads[ident] = number
 
     def add(self, frame: FrameType, state: str, function: str = "") -> None:
-        """
-        Remember that *frame*, of the user's code, is calling, with what its thread does
-        then; a third of a microsecond if it is known.
-        """
+        """Remember that *frame* is calling; a third of a microsecond if known."""
         self._add(frame.f_code, frame.f_lasti, state, function)
 
     def at(self, code: CodeType, offset: int) -> CallSite | None:
-        """
-        Return what *code* calls at *offset*, if that is a known place, or if it is
-        known to call the same name elsewhere, which takes some microseconds.
-        """
+        """Return what *code* calls at *offset*, there or by the same name elsewhere."""
         site = self._sites.get((id(code), offset))
         if site is None and id(code) in self._callers:
             return self._elsewhere(code, offset)
         return site
 
     def called(self, traceback: Any) -> str | None:
-        """
-        Return the label of the jitted function that was called at a *traceback* of JAX,
-        empty if it may be one of several.
-        """
+        """Return what was called at a *traceback* of JAX, empty if one of several."""
         codes, offsets = traceback.raw_frames()
         site = self.at(codes[0], offsets[0]) if codes else None
         if site is None or site.state != DEVICE:
@@ -146,8 +133,7 @@ class CallSites:
 
     def waits_for_item(self, code: CodeType, offset: int) -> bool:
         """
-        Return whether *code* calls jitted functions or operations, and waits at
-        *offset* for the next item of an iterator.
+        Return whether *code* drives a device, and waits for the next of an iterator.
         """
         key = id(code)
         return key in self._drivers and offset in self._asking.get(key, _NONE).asking
@@ -157,10 +143,7 @@ class CallSites:
         return self._asking.get(id(code), _NONE)
 
     def study(self, code: CodeType, names: dict[str, Any]) -> None:
-        """
-        Find the places in *code* with the global *names*, the first time: a few
-        microseconds for each of its instructions.
-        """
+        """Find the places in *code*, once; a few microseconds per instruction."""
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
         asking, receiving, taking, idling, sleeping = (set[int]() for _ in range(5))
@@ -226,10 +209,7 @@ class CallSites:
 
 
 class _Call(NamedTuple):
-    """
-    A place that calls, or takes the next item of a loop: by the *name* of a variable,
-    if it begins so, and *attributes* that follow.
-    """
+    """A place that calls, or takes the next item of a loop, as it begins."""
 
     offset: int
     name: str = ""
@@ -274,8 +254,7 @@ def _state_of(value: object, method: str) -> str | None:
 
 def _calls(code: CodeType) -> Iterator[_Call]:
     """
-    Yield what *code* calls, or takes the next item from in a ``for`` loop. Its name is
-    loaded where the source of the call begins.
+    Yield what *code* calls or loops over; its name is loaded where the call begins.
     """
     names: dict[_Place, tuple[str, bool]] = {}
     attributes: defaultdict[_Place, list[str]] = defaultdict(list)

@@ -76,8 +76,7 @@ _DEBUGGING = (
 
 def debugging(jax: Any) -> dict[str, str]:
     """
-    Return the settings that are on and meant for debugging, each with the line of the
-    program that sets it, empty if none or several do.
+    Return the settings for debugging that are on, with the one line that sets each.
     """
     found = {}
     for name in _DEBUGGING:

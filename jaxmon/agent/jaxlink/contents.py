@@ -212,8 +212,7 @@ def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
 
 class _BranchReader:
     """
-    Reads a program, of which an operation of a product is *weight* elements of others.
-    In *vain* are branches by line; *ratio* is the work of all but the cheapest.
+    Finds branches in *vain*; an operation of a product is *weight* elements of others.
     """
 
     def __init__(self, lines: SourceLineFinder, weight: float) -> None:

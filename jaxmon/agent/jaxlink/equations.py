@@ -151,10 +151,7 @@ class EquationReader:
         self._stacks: dict[Any, _Calls] = {}
 
     def read(self, jaxpr: Any, place: str) -> CompiledProgram:
-        """
-        Return what is in *jaxpr*, `None` if it is gone, of a function defined at
-        *place*.
-        """
+        """Return what is in *jaxpr*, if it is there, of a function at *place*."""
         if jaxpr is None:
             return CompiledProgram(unknown="JAX has let go of its jaxpr")
         try:
@@ -174,8 +171,7 @@ class EquationReader:
 
     def heaviest(self, jaxpr: Any, place: str) -> tuple[int, int, str]:
         """
-        Return the number of equations in *jaxpr*, of a function defined at *place*, and
-        how many come from which line of the user's, at most.
+        Return the number of equations, and how many come from which line, at most.
         """
         self._count(jaxpr, place)
         lines = Counter[_Place]()

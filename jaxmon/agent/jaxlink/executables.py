@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transforms import jaxprs_in
+from jaxmon.agent.jaxlink.transforms import jaxprs_in, jaxprs_of
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -50,16 +51,14 @@ def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> An
     What differs between hosts is omitted: metadata, unless *origins*, and backend
     configuration, with autotuning results, unless that or *configured*.
     """
-    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
-    for home in ("hlo", "_xla"):
-        kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
-        if kind is not None:
-            found = kind()
-            found.print_large_constants = False
-            found.print_metadata = origins
-            found.print_backend_config = origins or configured
-            return found
-    return None
+    kind = _of_jaxlib(jax, "HloPrintOptions")
+    if kind is None:
+        return None
+    found = kind()
+    found.print_large_constants = False
+    found.print_metadata = origins
+    found.print_backend_config = origins or configured
+    return found
 
 
 def texts(executable: Any, options: Any) -> Iterator[str]:
@@ -128,10 +127,7 @@ _TYPE = r"([a-z]+)(\d*)\w*\[([\d,]*)\]"
 
 
 def argument_copies(text: str) -> Iterator[ArgumentCopy]:
-    """
-    Yield the copies of arguments in the HLO *text* of a module that become outputs: it
-    would need none of those that are donated.
-    """
+    """Yield the copies in the HLO *text* that donated arguments would not need."""
     _, _, entry = text.partition("\nENTRY ")
     if " copy(" not in entry:
         return
@@ -176,10 +172,7 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
 
 
 def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
-    """
-    Return which effect keeps calls of a program off the fast path, if any: JAX's
-    *executable* is from a missed call, and *asked* its function that decides it.
-    """
+    """Return which effect keeps calls off the fast path, as *asked*, if any."""
     call = getattr(executable, "unsafe_call", None)
     if call is None:
         return None
@@ -214,10 +207,7 @@ class Rerun(NamedTuple):
 def rerun_of(
     jax: Any, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Rerun:
-    """
-    Return what re-running a call of *jitted* would do. JAX has cached its trace; the
-    arguments may have been donated.
-    """
+    """Return what re-running a call would do; its arguments may have been donated."""
     traced = jitted.trace(*args, **kwargs)
     donated: frozenset[int] | None = frozenset(traced.donate_argnums)
     if donated:
@@ -239,20 +229,20 @@ def traced_program(
 
 def _calls_back(jaxpr: Any) -> bool:
     """Return whether *jaxpr* calls Python, or code declared to have side effects."""
-    for equation in jaxpr.eqns:
-        if "callback" in equation.primitive.name:
-            return True
-        if equation.params.get("has_side_effect"):
-            return True
-        if any(_calls_back(inner) for _, inner in jaxprs_in(equation)):
-            return True
-    return False
+    found = [
+        "callback" in equation.primitive.name or equation.params.get("has_side_effect")
+        for inside in jaxprs_of(jaxpr, sys.maxsize)
+        for equation in inside.eqns
+    ]
+    return any(found)
 
 
 _COMPUTATION = r"(?:ENTRY )?%([\w.\-]+) \(.*\{$"
 _NAME = r"%([\w.\-]+)"
 _WHILE = r" while\(.*body=%([\w.\-]+)"
 _TRIPS = r'"known_trip_count":\{"n":"(\d+)"'
+
+_HOMES = ("hlo", "_xla")
 
 # Each body takes as long to analyse as reading its text.
 _LONGEST = 4_000_000
@@ -275,15 +265,12 @@ def accessed_bytes(jax: Any, executable: Any) -> float | None:
 
 
 class _Module:
-    """
-    The computations of a module, of which *entry* is the program; *loops* is their
-    number.
-    """
+    """The computations of a module, of which *entry* is the program."""
 
     def __init__(self, jax: Any, client: Any, text: str) -> None:
         self._client = client
-        self._parse = _function(jax, "hlo_module_from_text")
-        self._analyse = _function(jax, "hlo_module_cost_analysis")
+        self._parse = _of_jaxlib(jax, "hlo_module_from_text")
+        self._analyse = _of_jaxlib(jax, "hlo_module_cost_analysis")
         self._texts = dict(_computations(text))
         self.entry = next(
             name for name, body in self._texts.items() if body.startswith("ENTRY ")
@@ -337,15 +324,11 @@ class _Module:
                     yield from self._loops(callee)
 
 
-def _function(jax: Any, name: str) -> Any:
-    """Return a function of jaxlib; some moved to ``hlo`` in 0.9, from ``_xla``."""
-    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the analysis
-    homes = (getattr(client, home, None) for home in ("hlo", "_xla"))
-    found = next((home for home in homes if hasattr(home, name)), None)
-    if found is None:
-        msg = f"this jaxlib has no {name}"
-        raise NotImplementedError(msg)
-    return getattr(found, name)
+def _of_jaxlib(jax: Any, name: str) -> Any:
+    """Return what moved within jaxlib to ``hlo``, most of it in 0.9, from ``_xla``."""
+    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to these
+    found = [getattr(getattr(client, home, None), name, None) for home in _HOMES]
+    return next(filter(None, found), None)
 
 
 def _computations(text: str) -> Iterator[tuple[str, str]]:

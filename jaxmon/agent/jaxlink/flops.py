@@ -115,8 +115,7 @@ def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
 
 def format_of(equation: Any) -> str:
     """
-    Return the format in which *equation* multiplies: ``bfloat16``, or ``float32/high``
-    with the precision that the program asks for.
+    Return the format of a product: ``bfloat16``, or ``float32/high`` with a precision.
     """
     kinds = [variable.aval.dtype for variable in equation.invars[:2]]
     widest = str(max(kinds, key=lambda kind: getattr(kind, "itemsize", 0)))
@@ -303,10 +302,7 @@ def _open(value: Any) -> Any:
 
 
 def _shards(equation: Any) -> int | None:
-    """
-    Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others, `None`
-    if this JAX keeps it elsewhere.
-    """
+    """Return on how many shards a ``shard_map`` runs, else 1; `None` if unknown."""
     if equation.primitive.name != _SHARDED:
         return 1
     parameters = equation.params

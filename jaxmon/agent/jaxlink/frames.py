@@ -85,8 +85,7 @@ def is_call(frame: FrameType) -> bool:
 
 def entry_of(frame: FrameType) -> FrameType | None:
     """
-    Return the frame that serves the call whose arguments *frame* inspects, `None` if
-    ahead of time.
+    Return the frame that serves the call inspected in *frame*, `None` if ahead of time.
     """
     name = frame.f_code.co_name
     if name == "cache_miss":
@@ -126,10 +125,7 @@ def is_outside(frame: FrameType | None) -> bool:
 
 
 def calls_back_inline(frame: FrameType | None) -> bool:
-    """
-    Return whether *frame*, in which JAX runs a callback, is below a call that the
-    program makes, not on a thread of the runtime.
-    """
+    """Return whether *frame*, of a callback, is below a call that the program makes."""
     inside = False
     for at in stack_from(frame, sys.maxsize):
         if inside and not is_inside(at):
@@ -151,8 +147,7 @@ def asks_for_memory(frame: FrameType | None) -> bool:
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
     """
-    Return the jitted function of *frame*, live or from a traceback, if that is one of
-    JAX's entry points; *above* is its caller, if not ``frame.f_back``.
+    Return the jitted function of *frame*, called by *above*, if that is an entry point.
     """
     # Variables of user functions are not read.
     code = frame.f_code
@@ -175,8 +170,7 @@ def executable_of(frame: FrameType) -> Any:
 
 def lowered_at(frame: FrameType | None) -> Any:
     """
-    Return the jaxpr, without what it does not need, of the program lowered below
-    *frame*; `None` if it is not found.
+    Return the jaxpr of the program lowered below *frame*; `None` if it is not found.
     """
     for at in stack_from(frame, _MAX_LOWERING_STEPS):
         if at.f_code.co_name == _LOWERS:
@@ -297,8 +291,7 @@ def name_at(frame: FrameType) -> str | None:
 
 def source_location(source: str | None) -> str | None:
     """
-    Return *source* if it is the location of a function: others are ``<unknown>``, or a
-    name.
+    Return *source* if it is the location of a function, not ``<unknown>`` or a name.
     """
     return source if source and " at " in source else None
 

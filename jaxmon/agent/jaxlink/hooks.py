@@ -32,7 +32,7 @@ from jaxmon.agent.jaxlink.listeners import (
     Probe,
 )
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 
 
 class Hooks:
@@ -56,11 +56,11 @@ class Hooks:
         self.probes: list[Probe] = []
         self.patches = Patches()
         self.listeners: Listeners | None = None
-        self._undo: list[Callable[[], None]] = []
+        self.undo: list[Callable[[], None]] = []
         self._attached: dict[str, bool] = {}
         self._derived: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
-        self._observes: dict[str, Callable[[], bool]] = {}
+        self._observes: Callable[[], bool] = _always
         self._events: dict[str, OnEvent] = {}
         self._durations: dict[str, OnDuration] = {}
         self._scalars: dict[str, OnScalar] = {}
@@ -81,7 +81,7 @@ class Hooks:
         """
         if self._is_detached():  # a late part of an agent that has stopped meanwhile
             return
-        patched, undone = self.patches.number, len(self._undo)
+        patched, undone = self.patches.number, len(self.undo)
         self._needs[name] = needs
         try:
             take(HookPlaces(self, self._guard, name))
@@ -121,10 +121,7 @@ class Hooks:
         durations: Mapping[str, OnDuration],
         scalars: Mapping[str, OnScalar] = MappingProxyType({}),
     ) -> None:
-        """
-        Pass events of `jax.monitoring` to these functions once `listen` has been
-        called.
-        """
+        """Pass events of `jax.monitoring` to these functions after `listen`."""
         self._events.update(events)
         self._durations.update(durations)
         self._scalars.update(scalars)
@@ -136,15 +133,10 @@ class Hooks:
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
-        Attach the hook ``monitoring``; *observes* returns whether all events were
-        received.
+        Attach ``monitoring``; *observes* returns whether all events were received.
         """
-        self._observes[MONITORING] = observes
+        self._observes = observes
         self.attach(MONITORING, self._register)
-
-    def undo_by(self, call: Callable[[], None]) -> None:
-        """Register *call* to undo an attachment; it must be idempotent."""
-        self._undo.append(call)
 
     def detach(self) -> None:
         """Restore every patch that is still ours; the rest become pass-throughs."""
@@ -159,10 +151,7 @@ class Hooks:
     # --- reading -----------------------------------------------------------------
 
     def is_active(self, name: str) -> bool:
-        """
-        Return whether the hook *name* is attached and neither it nor what it needs has
-        disabled itself.
-        """
+        """Return whether it is attached, and it and what it needs are not disabled."""
         hooks = self._derived.get(name, (name,))
         return all([self._attached.get(hook, False) for hook in hooks]) and all(
             map(self._guard.on, (name, *self._needs.get(name, ())))
@@ -175,11 +164,11 @@ class Hooks:
         """
         names = [*self._attached, *self._derived]
         hooks = {name: self.is_active(name) for name in names}
-        for name, observes in self._observes.items():
-            hooks[name] = hooks.get(name, False) and observes()
+        if MONITORING in hooks:
+            hooks[MONITORING] = hooks[MONITORING] and self._observes()
         listed = {
             *hooks,
-            *(site for name in hooks for site in self._needs.get(name, ())),
+            *[site for name in hooks for site in self._needs.get(name, ())],
         }
         return hooks | dict.fromkeys(sorted(set(self._guard.off) - listed), False)
 
@@ -188,16 +177,8 @@ class Hooks:
         active = self.active()
         if self.listeners is not None and not self.listeners.restore():
             active[MONITORING] = False
-        metric = catalog.HOOK_ACTIVE
-        return [
-            Family(
-                metric,
-                [
-                    (series(metric, hook), int(observes))
-                    for hook, observes in active.items()
-                ],
-            )
-        ]
+        rows = [(hook, int(observes)) for hook, observes in active.items()]
+        return [family_of(catalog.HOOK_ACTIVE, rows)]
 
     # --- inside ------------------------------------------------------------------
 
@@ -216,7 +197,7 @@ class Hooks:
             raise
 
     def _take_back(self, first: int) -> None:
-        for call in reversed(self._undo[first:]):
+        for call in reversed(self.undo[first:]):
             call()
 
 
@@ -236,10 +217,7 @@ class HookPlaces:
         allowance: Allowance | None = None,
         caller: str | None = None,
     ) -> None:
-        """
-        Pass each call of ``owner.name`` to *observe*, as the *allowance* allows; only
-        those by functions called *caller*, if given.
-        """
+        """Pass calls of ``owner.name``, by *caller* if given, to *observe*."""
         original = getattr(owner, name)
         probe = self.stand_in(original, observe, allowance, caller)
         self.replace(owner, name, probe)
@@ -269,7 +247,7 @@ class HookPlaces:
 
     def undo_by(self, call: Callable[[], None]) -> None:
         """Register *call* to undo what is attached next; it must be idempotent."""
-        self._hooks.undo_by(call)
+        self._hooks.undo.append(call)
 
 
 def _is_calling(jax: Any) -> Callable[[], bool]:

@@ -119,8 +119,7 @@ def is_compiled(jitted: Any) -> bool:
 
 def forget_fast_path(jitted: Any) -> None:
     """
-    Let the next call of each program of *jitted*, JAX's own object, look it up in
-    Python once: milliseconds, more with many arguments, but no compile.
+    Let JAX's own *jitted* look up each program once, in milliseconds, without compiles.
     """
     getattr(jitted, "_clear_cache", bool)()
 
@@ -138,8 +137,7 @@ def function_of(jitted: object) -> Any:
 
 def donates(fun: object) -> bool:
     """
-    Return whether *fun* may donate arguments; JAX records it for jitted functions since
-    0.5.
+    Return whether *fun* may donate arguments; since 0.5 JAX knows it of jitted ones.
     """
     info = getattr(fun, "_jit_info", None)
     donated = [
@@ -209,8 +207,7 @@ def closure(function: Any) -> dict[str, Any]:
 
 def inside_shim(fun: object) -> Any:
     """
-    Return the partial in the object by which JAX's own ``Partial`` holds one, such as
-    the second result of `jax.linearize`; `None` if *fun* is something else.
+    Return the partial that JAX's ``Partial`` holds, as of `jax.linearize`, if *fun* is.
     """
     kind = type(fun)
     if name_of(kind) != "_HashableCallableShim" or not is_class(kind):
@@ -279,10 +276,7 @@ _UNSPECIFIED = "UnspecifiedValue"
 
 
 def static_arguments(info: Any) -> tuple[int | str, ...] | None:
-    """
-    Return positions and names of the static arguments of a `jax.jit` with this
-    ``PjitInfo``, `None` for the key of a pmap.
-    """
+    """Return positions and names of static arguments, `None` for the key of a pmap."""
     positions = getattr(info, "static_argnums", None)
     names = getattr(info, "static_argnames", None)
     if type(positions) is not tuple or type(names) is not tuple:
@@ -373,8 +367,7 @@ def is_pmap(fun: object) -> bool:
 
 def enclosing_pmap(above: FrameType | None) -> FrameType | None:
     """
-    Return the frame of the pmap that created a function for which `is_pmap` is true,
-    `None` if something else created it. The caller of its ``cache_miss`` is *above*.
+    Return the frame of the pmap whose function ``cache_miss`` serves below *above*.
     """
     for frame in stack_from(above, 3):  # helper, boundary, pmap
         if frame.f_code.co_name == "wrapped" and "infer_params" in frame.f_locals:
@@ -383,10 +376,7 @@ def enclosing_pmap(above: FrameType | None) -> FrameType | None:
 
 
 def function_of_shard_map(frame: FrameType) -> object:
-    """
-    Return the user's function of the pmap found by `enclosing_pmap`, or of the one
-    whose ``lower`` runs in *frame*; `None` if unknown.
-    """
+    """Return the user's function of a pmap that *frame* runs; `None` if unknown."""
     return _function(options_of_shard_map(frame))
 
 
@@ -410,10 +400,7 @@ def options_of_shard_map(frame: FrameType) -> Mapping[str, Any]:
 
 
 def leaves_and_tree(variables: Mapping[str, Any]) -> tuple[Any, Any]:
-    """
-    Return the leaves of a pmap's call and their tree, as flattened by JAX, in the
-    *variables* of the frame that `enclosing_pmap` found; `None` if not kept.
-    """
+    """Return leaves and tree from a pmap's *variables*; `None` if not kept."""
     params = variables.get("p")
     if params is not None:  # up to 0.9
         return params.flat_args, params.in_tree

@@ -39,8 +39,7 @@ _MANY = 256
 
 class Observer(Protocol):
     """
-    Called with the frame that makes the call, which it must not keep, and the original.
-    It may return a callable to be called in place of the original.
+    Called with the calling frame, not to be kept, and the original; may replace it.
     """
 
     def __call__(
@@ -311,10 +310,7 @@ class Listeners:
 
 
 class CallbackTimes:
-    """
-    The number of calls of Python that compiled programs make at one line, and their
-    time.
-    """
+    """Number and time of the calls of Python that programs make at one line."""
 
     __slots__ = ("_records", "count", "nanoseconds")
 

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointKind(NamedTuple):
-    """
-    An operation, ``save`` or ``restore``; Orbax continues an async one in the
-    background.
-    """
+    """A ``save`` or ``restore``; Orbax continues an async one in the background."""
 
     operation: str
     is_async: bool

@@ -56,8 +56,7 @@ T = TypeVar("T")
 
 class Position(NamedTuple):
     """
-    Where a function on a stack is: its code, the offset of its latest instruction, and
-    its global variables.
+    Where a function on a stack is, by its latest instruction; its global variables.
     """
 
     code: CodeType
@@ -170,8 +169,7 @@ def _caller_of(frame: FrameType, most: int) -> FrameType | None:
 
 def repeatedly(read: Callable[[], T]) -> T:
     """
-    Return the result of *read*, tried for 50 ms; `NotNowError` if the collector stays
-    due.
+    Return what *read* does within 50 ms; else `NotNowError`: the collector is due.
     """
     for _ in range(_ATTEMPTS):
         with suppress(NotNowError):
@@ -275,10 +273,7 @@ _CALL_BACK = frozenset(function for _, function in _CALLBACKS)
 
 
 def barrier(stack: Stack) -> str:
-    """
-    Return in what of JAX, as users call it, the thread with this *stack* waits for all
-    processes; empty if it does not.
-    """
+    """Return in what of JAX it waits for all processes; empty if it does not."""
     found = ""
     for at in stack:
         file, function = at.code.co_filename, at.code.co_name

@@ -73,10 +73,7 @@ class Patches:
         return self._patches.copy()
 
     def undo(self, *, after: int = 0) -> list[Patch]:
-        """
-        Restore every attribute that is still ours, except the first *after*, and return
-        them. Idempotent.
-        """
+        """Restore and return what is still ours, after the first ones. Idempotent."""
         undone = self._patches[after:]
         while len(self._patches) > after:
             # Removed last: if interrupted, it is undone again.
@@ -95,8 +92,7 @@ class Patches:
 
 def restore_copies(patches: Iterable[Patch]) -> None:
     """
-    Restore the variables of modules that have imported ours by ``from ... import``; 10
-    ms.
+    Restore what modules have imported of ours by ``from ... import``; takes 10 ms.
     """
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
@@ -116,10 +112,7 @@ def _found(owner: Owner, name: str) -> Any:
 
 
 class ModuleProxy(ModuleType):
-    """
-    Proxy of the module *original* for one importing module, with some *attributes*
-    replaced.
-    """
+    """Stands for a module in one that imports it, with some *attributes* replaced."""
 
     def __init__(self, original: ModuleType, attributes: dict[str, object]) -> None:
         super().__init__(original.__name__, original.__doc__)
@@ -155,9 +148,7 @@ def misses(jax: Any) -> list[PatchTarget]:
 
 def completed_misses(jax: Any) -> list[PatchTarget]:
     """Return the function called when a missed call has succeeded, if there is one."""
-    pjit: Any = jax._src.pjit  # noqa: SLF001
-    name = "_get_fastpath_data"
-    return [PatchTarget(pjit, name)] if hasattr(pjit, name) else []
+    return _present(jax._src.pjit, "_get_fastpath_data")  # noqa: SLF001
 
 
 def compiles(jax: Any) -> PatchTarget:
@@ -169,16 +160,18 @@ def compiles(jax: Any) -> PatchTarget:
 
 def builds(jax: Any) -> list[PatchTarget]:
     """Return the functions that call XLA for a program not found there."""
-    compiler: Any = jax._src.compiler  # noqa: SLF001
-    names = ("backend_compile", "backend_compile_and_load")  # up to 0.8; since 0.6
-    return [PatchTarget(compiler, name) for name in names if hasattr(compiler, name)]
+    # The first up to 0.8, the second since 0.6.
+    names = ("backend_compile", "backend_compile_and_load")
+    return _present(jax._src.compiler, *names)  # noqa: SLF001
 
 
 def cache_clears(jax: Any) -> list[PatchTarget]:
     """Return the function with which `jax.clear_caches` drops all programs."""
-    util: Any = jax._src.util  # noqa: SLF001
-    name = "clear_all_caches"
-    return [PatchTarget(util, name)] if hasattr(util, name) else []
+    return _present(jax._src.util, "clear_all_caches")  # noqa: SLF001
+
+
+def _present(owner: Any, *names: str) -> list[PatchTarget]:
+    return [PatchTarget(owner, name) for name in names if hasattr(owner, name)]
 
 
 def cache_writes(jax: Any) -> PatchTarget:
@@ -187,14 +180,9 @@ def cache_writes(jax: Any) -> PatchTarget:
 
 
 def warners(jax: Any) -> tuple[PatchTarget, PatchTarget]:
-    """
-    Return where JAX looks up ``warnings`` to report entries that could not be read or
-    written, and entries that are too large.
-    """
-    source: Any = jax._src  # noqa: SLF001
-    return PatchTarget(source.compiler, "warnings"), PatchTarget(
-        source.lru_cache, "warnings"
-    )
+    """Return where JAX warns of entries not read or written, and of too large ones."""
+    compiler, cache = jax._src.compiler, jax._src.lru_cache  # noqa: SLF001
+    return PatchTarget(compiler, "warnings"), PatchTarget(cache, "warnings")
 
 
 def traceback_filter(jax: Any) -> PatchTarget:
@@ -335,6 +323,7 @@ class ErrorConstructionHook:
 
     def __init__(
         self,
+        kind: Any,
         observe: Callable[[BaseException, FrameType | None], None],
         *,
         guard: Guard,
@@ -343,22 +332,18 @@ class ErrorConstructionHook:
         self._observe = observe
         self._guard = guard
         self._site = site
-        self._kind: Any = None
-        self._original: Any = None
-        self._defines_init = False
-        self.active = False
-
-    def attach(self, kind: type[BaseException]) -> None:
-        """Start observing errors of class *kind*."""
         self._kind, self._original = kind, kind.__init__
         self._defines_init = "__init__" in kind.__dict__  # since 0.10
         self.active = True
+
+    def attach(self) -> None:
+        """Start observing."""
         self._kind.__init__ = self
 
     def detach(self) -> None:
         """Restore the class. Idempotent."""
         self.active = False
-        if self._kind is None or self._kind.__dict__.get("__init__") is not self:
+        if self._kind.__dict__.get("__init__") is not self:
             return  # never attached, or patched again by code that calls us
         if self._defines_init:
             self._kind.__init__ = self._original

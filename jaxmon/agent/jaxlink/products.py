@@ -41,10 +41,7 @@ def dot(equation: Any) -> float:
 
 
 def ragged_dot(equation: Any) -> float:
-    """
-    Return the FLOPs of a ``ragged_dot``, of ``ragged_dot_general`` since 0.5: each row
-    is multiplied with the matrix of its group.
-    """
+    """Return the FLOPs of a product of each row with the matrix of its group."""
     left, right = _shapes(equation)
     if equation.primitive.name == "ragged_dot":  # [m, k] and [groups, k, n]
         return _product(equation, left, right, {0, 1})

@@ -24,10 +24,7 @@ class Busy(Exception):  # noqa: N818 - another session is no error
 
 @contextmanager
 def reserved(jax: Any) -> Iterator[None]:
-    """
-    Keep the program from starting or stopping a profile while the block runs; raises
-    `Busy` if it is profiling, or about to.
-    """
+    """Keep the program from starting or stopping a profile; `Busy` if it has one."""
     state = jax._src.profiler._profile_state  # noqa: SLF001 - no public way
     # Held by JAX while the program starts or stops its own.
     if not state.lock.acquire(blocking=False):
@@ -46,10 +43,7 @@ _OWN = "the program is profiling itself"
 
 
 class ProfilerSession:
-    """
-    A profiling session of ours. When the program is about to start its own, *make_way*
-    is called; its failures are counted under the name *site*.
-    """
+    """A profiling session of ours; *make_way* is called before the program has one."""
 
     def __init__(
         self, jax: Any, make_way: Callable[[], None], *, guard: Guard, site: str
@@ -123,10 +117,7 @@ def module_of(jax: Any) -> Any:
 
 
 def programs(jax: Any) -> bytes:
-    """
-    Return a trace of nothing but the loaded programs, without the GIL; `Busy` if a
-    session is recording.
-    """
+    """Return a trace of the loaded programs alone, without the GIL; or `Busy`."""
     module = module_of(jax)
     try:
         session = module.ProfilerSession(_options(module, host_level=0, programs=True))

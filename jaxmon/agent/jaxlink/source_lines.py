@@ -80,8 +80,7 @@ _MOST_MAKERS, _MAX_FRAMES = 20, 100
 
 class ProgramLine(NamedTuple):
     """
-    A line of the program, with the names of its module and of the function that
-    contains it, qualified, ``<module>`` if none.
+    A line of the program, with its module and qualified function, or ``<module>``.
     """
 
     file: str
@@ -136,10 +135,7 @@ class SourceLineFinder:
         return next(map(self.place_of, made), "")
 
     def raised_at(self, error: BaseException) -> str:
-        """
-        Return the line that *error* came from: of the program, rather than of a package
-        that it uses; empty if unknown.
-        """
+        """Return the line that *error* came from, of the program if any is known."""
         line = self.line_of(error)
         return f"{sources.display_path(line.file)}:{line.line}" if line.file else ""
 
@@ -151,10 +147,7 @@ class SourceLineFinder:
         return self.of(program or stack)
 
     def that_jits(self, frame: FrameType | None) -> ProgramLine | None:
-        """
-        Return the line that jits, `None` if it is one of JAX's own; *frame* is the
-        caller of the function that creates jitted objects.
-        """
+        """Return the line that has JAX's *frame* make a jitted object, unless JAX's."""
         for at in stack_from(frame, _MOST_MAKERS):
             code = at.f_code
             makes = code.co_name in _MAKERS and code.co_filename.endswith(_FILES)
@@ -163,10 +156,7 @@ class SourceLineFinder:
         return None
 
     def that_calls(self, frame: FrameType) -> ProgramLine | None:
-        """
-        Return the nearest line of the program from *frame* up, if there is one: the one
-        that calls a library, if that calls JAX.
-        """
+        """Return the nearest line of the program, or of a library, from *frame* up."""
         nearest, least = frame, self.tier(frame.f_code.co_filename)
         above, steps = frame.f_back, 0
         while least and above is not None and steps < _MAX_FRAMES:
@@ -287,10 +277,7 @@ def set_at(setting: str, finder: SourceLineFinder) -> str:
 
 
 def _is_of_library(file: str) -> bool:
-    """
-    Return whether *file* belongs to a library that is installed in a directory of its
-    own, as by ``pip install --target``, or from a clone.
-    """
+    """Return whether *file* is of a library in a directory of its own, or a clone."""
     for entry in sys.path:
         base = f"{entry}{os.sep}"
         if entry and file.startswith(base):

@@ -92,10 +92,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(array: Any) -> Loss | None:
-    """
-    Return what the first values of an *array* of NumPy lose with 32 bits, if they are
-    of 64 bits; 30 µs.
-    """
+    """Return what the first of an array's 64-bit values lose with 32 bits; 30 µs."""
     dtype = getattr(array, "dtype", None)
     if dtype is None or dtype.itemsize != _WIDE or dtype.kind not in "iuf":
         return None
@@ -186,10 +183,7 @@ class TransferHooks:
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
     def places(self) -> tuple[list[ObservedTarget], list[ObservedTarget]]:
-        """
-        Return the attributes to replace with a `MethodPatch`, and those for a `Probe`.
-        Raises `AttributeError` if this JAX reads or sends data in a different way.
-        """
+        """Return what to replace with a `MethodPatch`, and what with a `Probe`."""
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
         methods = [
@@ -233,20 +227,15 @@ class TransferHooks:
         makes, and functions to replace there: all operations of JAX convert something.
         """
         lax: Any = self._jax._src.lax.lax  # noqa: SLF001
+        steps = [
+            ObservedTarget(lax, step, self.on_convert, self._conversions, _CONVERTS)
+            for step in CONVERSIONS
+            if step in vars(lax)
+        ]
         for path, name in _CONVERTERS:
             module = sys.modules.get(path)
             if module is not None and vars(module).get(name) is lax:
-                found = [step for step in CONVERSIONS if step in vars(lax)]
-                yield (
-                    module,
-                    name,
-                    [
-                        ObservedTarget(
-                            lax, step, self.on_convert, self._conversions, _CONVERTS
-                        )
-                        for step in found
-                    ],
-                )
+                yield module, name, steps
                 return
 
     # --- observers ---------------------------------------------------------------

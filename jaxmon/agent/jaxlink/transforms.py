@@ -157,10 +157,7 @@ def jaxprs_in(equation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def jaxprs_of(jaxpr: Any, most: int) -> Iterator[Any]:
-    """
-    Yield *jaxpr* and all that it runs, each once, until *most* equations were looked
-    at.
-    """
+    """Yield *jaxpr* and all that it runs, each once, for *most* equations."""
     waiting, seen = [jaxpr], {id(jaxpr)}
     while waiting and most > 0:
         inside = waiting.pop()
@@ -229,10 +226,7 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
 
 
 def applied_at(frame: FrameType | None) -> FrameType | None:
-    """
-    Return the frame that applies the jitted function whose program is compiled below
-    *frame*, in a call or not; `None` if it is compiled ahead of time.
-    """
+    """Return the frame that applies what is compiled below, `None` if ahead of time."""
     for at in stack_from(frame):
         if at.f_code.co_name == _IMPLEMENTATION:
             return at

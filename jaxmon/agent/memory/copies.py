@@ -34,10 +34,7 @@ class _CopiesOfFunction:
 
 
 class ArgumentCopies:
-    """
-    Knows the latest programs that copy large arguments, by what `Programs` reads, and
-    samples their calls.
-    """
+    """Knows the latest programs that copy large arguments, and samples their calls."""
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax

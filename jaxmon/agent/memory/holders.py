@@ -82,10 +82,7 @@ class HolderFinder:
             self._before[holder.name] = max(before, holder.items)
 
     def largest(self, least: float) -> MemoryHolder:
-        """
-        Return the collection that holds most, at least so many bytes, and has more
-        items than at first; an empty one if there is none.
-        """
+        """Return what holds most of what grows, if *least* bytes, else an empty one."""
         found = [
             (holder, variable)
             for holder, variable in self._found()
@@ -201,10 +198,7 @@ def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
 
 
 def _unbounded(value: Any) -> Iterator[tuple[Any, str, bool]]:
-    """
-    Yield what is in a queue or cache without a maximum, what that is, and whether items
-    are taken from it.
-    """
+    """Yield what is in a queue or cache without a maximum, and whether it is taken."""
     if type(value) is _CACHE:
         if _CACHE.cache_info(value).maxsize is None:
             for items in gc.get_referents(value):

@@ -30,10 +30,7 @@ from jaxmon.host.resources import container
 
 
 class Room(NamedTuple):
-    """
-    The memory of one device, in bytes: in use, of the process if it is the CPU, and
-    left until an allocation fails, or the kernel kills the process.
-    """
+    """Bytes of a device in use, of the process on the CPU, and until it is full."""
 
     used: int
     free: int
@@ -106,10 +103,7 @@ class _Snapshot(NamedTuple):
 
 
 class LeakDetector:
-    """
-    Keeps memory snapshots and reports growth that is steady for a *window* of seconds.
-    Not thread-safe.
-    """
+    """Reports growth that is steady for a *window* of seconds. Not thread-safe."""
 
     def __init__(self, window: float) -> None:
         self._window = window
@@ -349,10 +343,7 @@ class _Look(NamedTuple):
 
 
 class FillingDetector:
-    """
-    Decides when to take snapshots more often, and judges them. Not thread-safe. Fewer
-    seconds of growth than the *window* of usual suspects make none here.
-    """
+    """Decides when snapshots are urgent, and judges them. Not thread-safe."""
 
     def __init__(self, window: float) -> None:
         self._window = min(window, WINDOW_SECONDS)

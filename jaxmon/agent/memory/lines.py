@@ -23,13 +23,10 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from jaxmon.agent.memory import leaks
     from jaxmon.agent.memory.holders import HolderFinder
-    from jaxmon.agent.memory.leaks import (
-        FillingDetector,
-        LeakDetector,
-        Room,
-        YoungDetector,
-    )
     from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 
 
@@ -42,10 +39,7 @@ _FIND_SECONDS, _FIND_PAUSES = 0.25, 50
 
 
 class Suspicion:
-    """
-    Judges snapshots, with what is loaded once the program has a backend. Not
-    thread-safe, but for `look`, `explain` and `family`.
-    """
+    """Judges snapshots. Not thread-safe, but for `look`, `explain` and `family`."""
 
     def __init__(self, context: Context, sites: SourceLineFinder) -> None:
         self._jax = context.jax
@@ -55,30 +49,25 @@ class Suspicion:
         self._events = context.events
         self._table = context.table
         self._window = context.settings.leak_window
-        self._detector: LeakDetector | None = None
-        self._filling: FillingDetector | None = None
+        self._detector: leaks.LeakDetector | None = None
+        self._filling: leaks.FillingDetector | None = None
         self._devices: tuple[str, ...] = ()
         self._leaks: dict[str, Leak] = {}
-        self._rooms: Mapping[str, Room] = {}
+        self._rooms: Mapping[str, leaks.Room] = {}
         self._fills = False
-        self._young: YoungDetector | None = None
+        self._young: leaks.YoungDetector | None = None
         self._holders: HolderFinder | None = None
         # By the device, "" for the host, and when they may be looked for again.
         self._held: dict[str, facts.MemoryHolder] = {}
         self._find_at = 0.0
 
     def look(self, now: float) -> bool:
-        """
-        Read how much memory is left; return whether a device may be full within
-        minutes.
-        """
+        """Return whether, by the memory left, a device may be full within minutes."""
         if not backends.initialised(self._jax):
             return False
-        from jaxmon.agent.memory.leaks import FillingDetector, rooms  # noqa: PLC0415
-
-        self._filling = self._filling or FillingDetector(self._window)
+        self._filling = self._filling or _leaks().FillingDetector(self._window)
         try:
-            self._rooms = rooms(self._jax.local_devices())
+            self._rooms = _leaks().rooms(self._jax.local_devices())
         except Exception:  # noqa: BLE001 - contained: a device is lost
             self._guard.failed("memory_stats", stays_on=True)
             self._rooms = {}
@@ -101,11 +90,9 @@ class Suspicion:
 
     def judge(self, profile: MemoryProfile, devices: tuple[str, ...]) -> None:
         """Update the suspects from a snapshot of *devices*, just taken."""
-        from jaxmon.agent.memory.leaks import LeakDetector  # noqa: PLC0415
-
         before, now = self._leaks, monotonic()
         self._devices = devices
-        self._detector = self._detector or LeakDetector(self._window)
+        self._detector = self._detector or _leaks().LeakDetector(self._window)
         leaks = dict(self._detector.add(profile, now))
         if self._fills and self._filling is not None:
             early = self._filling.add(profile, self._rooms, self._calls(), now)
@@ -118,9 +105,7 @@ class Suspicion:
         self._find_holders()
 
     def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
-        from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
-
-        young = self._young = self._young or YoungDetector()
+        young = self._young = self._young or _leaks().YoungDetector()
         on_cpu = {str(d.id) for d in self._jax.local_devices() if d.platform == "cpu"}
         arrays = sum(
             line.bytes
@@ -133,15 +118,13 @@ class Suspicion:
 
     def host(self) -> facts.HostGrowth:
         """Return how the rest of the process grows, if it does."""
-        from jaxmon.agent.memory.leaks import host_seconds_left  # noqa: PLC0415
-
         young, holder = self._young, self._holder("")
         growth = None if young is None else young.host
         if holder.backlog:
             return facts.HostGrowth(holder.bytes, holder=holder)
         if young is None or growth is None or not young.goes_on(growth, self._calls()):
             return facts.HostGrowth()
-        left = host_seconds_left(growth)
+        left = _leaks().host_seconds_left(growth)
         return growth.replace(full_in_seconds=left, holder=holder)
 
     def _holder(self, device: str) -> facts.MemoryHolder:
@@ -152,14 +135,12 @@ class Suspicion:
         Find what holds what has grown: while the program runs, for at its end its
         variables may be gone. Takes at most a fiftieth of the time.
         """
-        from jaxmon.agent.memory.leaks import YOUNG_GROWTH  # noqa: PLC0415
-
         grown = {device: leak.growth_bytes for device, leak in self._leaks.items()}
         host = None if self._young is None else self._young.host
         risen = 0 if self._young is None else self._young.risen
-        if host is not None or risen >= YOUNG_GROWTH * _OF_GROWTH:
+        if host is not None or risen >= _leaks().YOUNG_GROWTH * _OF_GROWTH:
             grown[""] = risen if host is None else host.growth_bytes
-        early = risen >= YOUNG_GROWTH * _EARLY
+        early = risen >= _leaks().YOUNG_GROWTH * _EARLY
         if not (grown or early) or monotonic() < self._find_at:
             return
         before = thread_time()
@@ -211,12 +192,14 @@ class Suspicion:
         return sum(f.objects.calls for f in self._table if not f.internal)
 
     def _fact(self, leak: Leak) -> Leak:
-        from jaxmon.agent.memory.leaks import seconds_left  # noqa: PLC0415
+        left = _leaks().seconds_left(leak, self._rooms)
+        return leak.replace(full_in_seconds=left, lines=leak.lines[:_LINES])
 
-        return leak.replace(
-            full_in_seconds=seconds_left(leak, self._rooms),
-            lines=leak.lines[:_LINES],
-        )
+
+def _leaks() -> ModuleType:
+    from jaxmon.agent.memory import leaks  # noqa: PLC0415 - once there is a backend
+
+    return leaks
 
 
 def _message(leak: Leak) -> str:

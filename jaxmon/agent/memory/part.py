@@ -1,7 +1,4 @@
-"""
-Device memory and live arrays, read outside the scrape path, while the program keeps
-creating, donating and deleting arrays.
-"""
+"""Device memory and live arrays, read outside the scrape path."""
 
 from __future__ import annotations
 
@@ -18,9 +15,10 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
+from jaxmon.tuples import NamedTuple
 
 
-class ArrayGroup:
+class ArrayGroup(NamedTuple):
     """
     A group of live arrays of the same type and placement.
 
@@ -32,22 +30,11 @@ class ArrayGroup:
         offloaded: whether they are in host memory instead of device memory.
     """
 
-    __slots__ = ("devices", "dtype", "offloaded", "shape", "shard_bytes")
-
-    def __init__(
-        self,
-        dtype: Any,
-        shape: tuple[int, ...],
-        devices: tuple[Any, ...],
-        shard_bytes: int,
-        *,
-        offloaded: bool,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.devices = devices
-        self.shard_bytes = shard_bytes
-        self.offloaded = offloaded
+    dtype: Any
+    shape: tuple[int, ...]
+    devices: tuple[Any, ...]
+    shard_bytes: int
+    offloaded: bool
 
 
 def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
@@ -70,7 +57,11 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
         del array
         kind = groups.get(key)
         if kind is None:
-            kind = groups[key] = _kind(*key)
+            sharding, shape, dtype, size = key
+            devices = tuple(sharding.addressable_devices)
+            size //= len(sharding.device_set)
+            offloaded = _is_offloaded(sharding, devices)
+            kind = groups[key] = ArrayGroup(dtype, shape, devices, size, offloaded)
         yield kind
 
 
@@ -121,26 +112,6 @@ def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
             guard.failed("buffers", stays_on=True)
         return None
     return found
-
-
-def _kind(sharding: Any, shape: tuple[int, ...], dtype: Any, size: int) -> ArrayGroup:
-    """
-    Return the group of an array.
-
-    Args:
-        sharding: of the array.
-        shape: of the whole array.
-        dtype: of the array.
-        size: bytes on all devices of all processes.
-    """
-    devices = tuple(sharding.addressable_devices)
-    return ArrayGroup(
-        dtype,
-        shape,
-        devices,
-        size // len(sharding.device_set),
-        offloaded=_is_offloaded(sharding, devices),
-    )
 
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:

@@ -57,10 +57,7 @@ class HeapSample(NamedTuple):
 
 
 class HeapProfile(NamedTuple):
-    """
-    The samples in the order of the file, and the stacks that they share, innermost
-    first.
-    """
+    """Samples in the order of the file, and the stacks they share, innermost first."""
 
     samples: Sequence[HeapSample]
     stacks: Sequence[tuple[SourceLine, ...]]
@@ -146,7 +143,7 @@ class _HeapReader:
         return HeapProfile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
-        units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
+        units = [self._text(*_numbers(raw, _TYPE_UNIT)) for raw in self._types]
         if "count" not in units or "bytes" not in units:
             if not self._samples:
                 return 0, 0
@@ -162,14 +159,9 @@ class _HeapReader:
         return tuple(frames)
 
     def _function(self, raw: memoryview) -> tuple[int, tuple[str, str]]:
-        identity = name = file = 0
-        for number, value in wire.fields(raw):
-            if number == _FUNCTION_ID:
-                identity = _int(value)
-            elif number == _FUNCTION_NAME:
-                name = _int(value)
-            elif number == _FUNCTION_FILE:
-                file = _int(value)
+        identity, name, file = _numbers(
+            raw, _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE
+        )
         return identity, (self._text(file), self._text(name))
 
     def _location(self, raw: memoryview) -> tuple[int, tuple[SourceLine, ...]]:
@@ -179,14 +171,14 @@ class _HeapReader:
             if number == _LOCATION_ID:
                 identity = _int(value)
             elif number == _LOCATION_LINE:
-                line = _message(value)
-                file, name = self._functions[_last(line, _LINE_FUNCTION)]
-                frames.append(SourceLine(file, _last(line, _LINE_NUMBER), name))
+                function, at = _numbers(_message(value), _LINE_FUNCTION, _LINE_NUMBER)
+                file, name = self._functions[function]
+                frames.append(SourceLine(file, at, name))
         return identity, tuple(frames)
 
     def _label(self, raw: bytes) -> tuple[str, str]:
         if raw not in self._labels:
-            name, text = _last(raw, _LABEL_NAME), _last(raw, _LABEL_TEXT)
+            name, text = _numbers(raw, _LABEL_NAME, _LABEL_TEXT)
             self._labels[raw] = self._text(name), self._text(text)
         return self._labels[raw]
 
@@ -195,12 +187,10 @@ class _HeapReader:
         return wire.text(self._strings[index]) if index else ""
 
 
-def _last(data: bytes | memoryview, wanted: int) -> int:
-    found = 0
-    for number, value in wire.fields(data):
-        if number == wanted:
-            found = _int(value)
-    return found
+def _numbers(data: bytes | memoryview, *wanted: int) -> list[int]:
+    """Return the numbers in the *wanted* fields, of each the last, 0 if omitted."""
+    found = dict(wire.fields(data))
+    return [_int(found.get(number, 0)) for number in wanted]
 
 
 def _signed(value: int) -> int:
@@ -305,10 +295,7 @@ def read(
     *,
     clock: Clock = wall_time,
 ) -> MemoryProfile:
-    """
-    Return the profile in *data* of `jax.profiler.device_memory_profile`, with the ids
-    of devices for their names in JAX; see `samples_of`.
-    """
+    """Return the profile in *data*, with the ids of devices for JAX's names."""
     profile = samples_of(data)
     found = [sites.of(stack) for stack in profile.stacks]
     sums: defaultdict[tuple[SourceLine, str, str], list[int]] = defaultdict(

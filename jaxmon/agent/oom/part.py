@@ -70,10 +70,7 @@ _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arr
 
 
 class ReportBuilder:
-    """
-    Gathers the contents of reports: from *lines* the source lines that hold memory,
-    from *programs* the statistics of the programs.
-    """
+    """Gathers the contents of reports, with statistics that *programs* returns."""
 
     def __init__(
         self,

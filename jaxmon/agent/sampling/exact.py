@@ -45,10 +45,7 @@ _PAUSE = 0.02
 
 
 class CallTimes:
-    """
-    The latest calls of one program: seconds until the outputs were ready, and processor
-    seconds of all threads of the process meanwhile.
-    """
+    """The latest calls of a program: seconds until ready, and of all processors."""
 
     __slots__ = ("processor", "wall")
 
@@ -66,8 +63,7 @@ class _TimedCall(NamedTuple):
 
 class ExactTiming(Part):
     """
-    Times all calls that stay on JAX's fast path, except the first after a miss: what
-    the miss started is not waited for. The piece of work took *calibration* seconds.
+    Times calls on JAX's fast path, but the first after a miss, and a piece of work.
     """
 
     name = SITE

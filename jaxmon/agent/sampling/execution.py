@@ -213,8 +213,7 @@ class ExecutionTimer:
 
     def _growth(self) -> float:
         """
-        Return by what share of the time since the work began the interval grows: more
-        if polls are expensive and use the program's own processor.
+        Return how fast the interval grows: faster if polls are dear to the program.
         """
         pace = self._pace
         if self._taken is None or not pace.looks:
@@ -330,10 +329,7 @@ class ExecutionFigures:
         self.steady.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
-        """
-        Return the object called most since the last call of this method. A pmap since
-        0.8 is none of them: a Python function around the jitted one.
-        """
+        """Return the object called most since the last time; a pmap is none of them."""
         before, self._taken = self._taken, {}
         best, most = None, 0
         for number, counted in islice(self._objects.newest_first(), _OBJECTS):
@@ -350,10 +346,7 @@ Begin: TypeAlias = Callable[
 
 
 class Sampler:
-    """
-    Skips *passed* calls of one object of *function* and has *begin* sample the next, or
-    one of a few more.
-    """
+    """Skips *passed* calls of one object and samples the next, or one of a few more."""
 
     __slots__ = (
         *("_begin", "_passed", "attempts", "figures", "followed", "function", "shown"),

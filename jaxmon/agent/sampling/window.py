@@ -160,10 +160,7 @@ _PROGRAMS = 256
 
 
 class CallStart:
-    """
-    A sampled call in progress, on one thread: of the object *counted*, with JAX's in
-    it, for which *arm* waited, *started* by `time.perf_counter`.
-    """
+    """A sampled call in progress, *started* by `time.perf_counter`."""
 
     __slots__ = ("_place", "_taken", "arm", "counted", "jitted", "started")
 
@@ -182,10 +179,7 @@ class CallStart:
         self.started = perf_counter()
 
     def matches(self, fun: object, frame: FrameType) -> bool:
-        """
-        Return whether the call of *fun* from *frame* that has just returned is this
-        one, and not a later one after an error or a miss.
-        """
+        """Return whether it is this call that has returned, and not a later one."""
         return (
             fun is self.jitted
             and call_count(self.counted) == self._taken
@@ -364,10 +358,7 @@ Begin = Callable[
 
 
 class DispatchProbe:
-    """
-    Waits for the next call of one object, only to see what it dispatches: *begin*
-    starts it, and *then* waits for the call after that, if something does.
-    """
+    """Sees what the next call of one object dispatches; *then* waits for the next."""
 
     __slots__ = ("_begin", "function", "then")
 
@@ -387,8 +378,7 @@ class DispatchProbe:
 
 class RunAhead:
     """
-    Follows what the program has dispatched for all processes of its job: by the
-    functions that *spanning* returns; *begin* starts a call that is to be seen.
+    Follows what the program has dispatched to devices of all processes of its job.
     """
 
     def __init__(

@@ -126,10 +126,7 @@ def missing(
     names: Sequence[Name] = NAMES,
     has: Callable[[Name], bool | None] | None = None,
 ) -> Iterator[Missing]:
-    """
-    Yield *names* that the installed JAX, of this *version*, lacks although adjacent
-    releases have them; *has* returns whether it has one, by default `present`.
-    """
+    """Yield *names* that JAX of this *version* lacks and adjacent releases have."""
     has = has or present
     groups: dict[str, list[Name]] = {}
     for name in names:
