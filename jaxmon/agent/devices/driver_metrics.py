@@ -62,13 +62,7 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """
-    An initialised NVML. Not thread-safe. The *library* is that of the driver, if not
-    `LIBRARY`.
-
-    Raises:
-        OSError: there is no driver, or it cannot be initialised.
-    """
+    """An initialised NVML; `OSError` without a driver that works. Not thread-safe."""
 
     def __init__(self, library: str | None = None) -> None:
         self._library = ctypes.CDLL(library or LIBRARY)

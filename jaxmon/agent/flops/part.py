@@ -268,11 +268,7 @@ class UtilizationPart(Part):
         executable: Any,
         facts: Mapping[str, float],
     ) -> dict[str, float]:
-        """
-        Count the FLOPs of a program; takes some milliseconds for a large one. Return
-        those that the model needs, and those computed once more, on all devices; empty
-        if unknown.
-        """
+        """Count FLOPs, of the model and computed once more; milliseconds if many."""
         if not function.is_users:
             return {}
         tally = self._tally(function)
@@ -417,9 +413,9 @@ class UtilizationPart(Part):
 
     def ideal_seconds(self) -> tuple[float, int] | None:
         """
-        Return the seconds that the model FLOPs of all calls take the process's devices
-        at their peak, and the number of calls whose FLOPs are unknown; `None` if a peak
-        is unknown, or whether there are calls.
+        Return the seconds that the model FLOPs of all calls take the devices at their
+        peak, and the number of calls without known FLOPs; `None` if a peak, or whether
+        there are calls, is unknown.
         """
         seconds, calls = 0.0, 0
         for function, tally in self._tallies.copy().items():

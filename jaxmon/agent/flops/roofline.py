@@ -137,9 +137,7 @@ def shipped(kind: str) -> Peak | None:
 
 class DevicePeak(NamedTuple):
     """
-    The peak of one JAX device, of a *kind* as JAX calls it; `None` for what is unknown.
-    FLOP/s are by format, as in `Peak`, or under ``any`` what the program says; a TPU
-    multiplies float32 as bfloat16.
+    The peak of a JAX device, by format as in `Peak`, or ``any`` if the program says it.
     """
 
     kind: str
@@ -223,11 +221,7 @@ def without_peak(found: Flops, peak: DevicePeak) -> str:
 def roofline(
     flops: float, seconds: float | None, accessed: float | None, bandwidth: float | None
 ) -> Roofline | None:
-    """
-    Return where a program is; `None` if something is unknown: FLOPs of one device, with
-    those computed once more, seconds that they take at its peak, bytes that it
-    accesses, and bytes per second from its memory.
-    """
+    """Return where a program is, by one device's figures; `None` if one is unknown."""
     if not (flops and seconds and accessed and bandwidth):
         return None
     intensity, ridge = flops / accessed, flops / seconds / bandwidth

@@ -1,8 +1,4 @@
-"""
-What a thread is doing, from the stack of its Python frames.
-
-Read from another thread, many times a second.
-"""
+"""What a thread is doing, from the stack of its Python frames, many times a second."""
 
 from __future__ import annotations
 
@@ -184,11 +180,7 @@ class ActivityReader:
         self._kinds: dict[str, int] = {}
 
     def read(self, stack: Stack) -> Doing:
-        """
-        Return what the thread with this *stack* is doing.
-
-        Costs about half a microsecond per function.
-        """
+        """Return what the thread does; about half a microsecond per function."""
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None

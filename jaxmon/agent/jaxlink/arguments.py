@@ -78,9 +78,7 @@ def call_served_by(
     frame: FrameType, below: FrameType
 ) -> tuple[Jitted, JitCall | None] | tuple[None, None]:
     """
-    Return the jitted function whose call a ``cache_miss`` *frame* serves, and the call,
-    which must not be kept. In the frame *below*, which it called, jit keeps the
-    arguments.
+    Return function and call, not to be kept, that a ``cache_miss`` *frame* serves.
     """
     variables = frame.f_locals
     jitted = jitted_from_variables(variables, frame.f_back)
@@ -171,12 +169,8 @@ def missed(frame: FrameType) -> Missed:
 
 def rebuilt(kind: type, static: Any, children: Sequence[Any]) -> Any:
     """
-    Return an object of *kind*, a registered pytree class, as JAX makes it of its
-    *children* and what it keeps beside them. Runs code of the class, which may raise
-    anything.
-
-    Raises:
-        KeyError: *kind* is not registered.
+    Return an object of *kind*, a registered pytree class (else `KeyError`), as JAX
+    makes it. Runs code of the class, which may raise anything.
     """
     registry = import_module("jax._src.tree_util")._registry  # noqa: SLF001 - no public way
     return registry[kind].from_iter(static, children)

@@ -185,9 +185,8 @@ class Leaf(NamedTuple):
 
 class LeafKinds(NamedTuple):
     """
-    Leaves of a call by what they have in common, of which most of many have all: the
-    key of each leaf, and by key a leaf, its abstract value, and its sharding if it is a
-    committed array. Must not outlive the call.
+    Leaves of a call by kind: a key for each, and by key a leaf, its abstract value, and
+    the sharding of a committed array. Must not outlive the call.
     """
 
     keys: Sequence[tuple[int, int, int]]

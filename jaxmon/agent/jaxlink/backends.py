@@ -30,9 +30,8 @@ def is_calling(jax: Any) -> Callable[[], bool]:
 
 def initialised(jax: Any) -> bool:
     """
-    Return whether all backends are initialised. Takes 50 ms at most, and not JAX's
-    lock, as its own check does: a scrape would hang until the slowest host of a cluster
-    joins.
+    Return whether all backends are initialised, within 50 ms: JAX's own check waits for
+    its lock, until the slowest host of a cluster has joined.
     """
     return client(jax) is not None
 
@@ -75,9 +74,7 @@ def forked(jax: Any) -> bool:
 
 class Cluster(NamedTuple):
     """
-    A process of a cluster: its number from 0, the number of processes, and the address
-    of the coordinator, empty if `jax.distributed` is not initialised, as may be on
-    TPUs.
+    A process of a cluster; no address without `jax.distributed`, as may be on TPUs.
     """
 
     rank: int
@@ -87,9 +84,7 @@ class Cluster(NamedTuple):
 
 def cluster(jax: Any) -> Cluster | None:
     """
-    Return the place of this process, `None` if it is not known yet: `jax.distributed`
-    knows it as soon as all processes have joined; the backends may be initialised
-    later.
+    Return the place of this process, `None` while neither backends nor JAX know it.
     """
     state = jax._src.distributed.global_state  # noqa: SLF001 - no public name for it
     # It remains after the shutdown, which JAX does at exit.

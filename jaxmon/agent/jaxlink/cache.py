@@ -197,9 +197,9 @@ def module_of(key: str) -> str:
 
 def key_part(jax: Any) -> str:
     """
-    Return the part of JAX's keys that is about all devices, ``""`` if that is unknown.
-    For programs that run on all of them it should be the same in all processes. Where
-    it is not, as in 0.10.2 and 0.12.0, no process finds what another one has stored.
+    Return what JAX's keys have about all devices, ``""`` if unknown. It should be the
+    same in all processes: where it is not, as in 0.10.2 and 0.12.0, none finds what
+    another stored.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - what JAX makes its keys with
     with interrupts.expected(AttributeError, RuntimeError, TypeError, ValueError):

@@ -68,8 +68,8 @@ class CallSites:
     Remembers these places.
 
     Attributes:
-        threads: the threads that call jitted functions of the user, with their numbers
-            in the kernel, the latest last: others get their identifiers once they end.
+        threads: those that call jitted functions of the user, latest last, with their
+            numbers in the kernel: others get their identifiers once they end.
     """
 
     def __init__(self) -> None:
@@ -312,10 +312,8 @@ _Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 class TransferSite:
     """
-    A source line that transfers data in one direction, or syncs, by one function,
-    *how*. The *file* is empty if no line of the program is on the stack; *code* keeps
-    its id from being reused. The latest transfer *ended* then and has *spent* so many
-    nanoseconds.
+    A source line, if one is known, that transfers in one direction, or syncs, by one
+    function. The latest transfer *ended* then, after *spent* nanoseconds.
     """
 
     __slots__ = (

@@ -21,9 +21,7 @@ from jaxmon.tuples import NamedTuple
 
 class Configuration(NamedTuple):
     """
-    Settings as users write them, such as ``jax_enable_x64``, empty for a value that may
-    also appear under a name, and what returns their values on this thread, in a
-    microsecond or two.
+    Settings by public name, empty if again under a name, and what returns their values.
     """
 
     names: tuple[str, ...]

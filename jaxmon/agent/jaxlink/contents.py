@@ -56,7 +56,7 @@ class _Work(NamedTuple):
 def folded(jaxpr: Any, lines: SourceLineFinder) -> Folded | None:
     """
     Return the operation on constants that takes most steps in *jaxpr*, with those of
-    all; `None` if there is none. Takes a microsecond per equation, if there are large
+    all, if there is one. Takes a microsecond per equation, if there are large
     constants.
     """
     constants = [var for var in jaxpr.constvars if elements(var) >= _SMALLEST]
@@ -187,9 +187,8 @@ _WEIGHTS = (1 / 64, 1.0)
 
 def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
     """
-    Return the branches in vain that are most of *jaxpr*; `None` if there are none, or a
-    loop may run any number of times. Takes a microsecond per equation without branches,
-    else 25 µs.
+    Return the branches in vain that are most of *jaxpr*, unless a loop may run any
+    number of times. Takes a microsecond per equation without branches, else 25 µs.
     """
     if not any(
         equation.primitive.name == _SELECTS and _call(equation, lines) is not None
@@ -316,9 +315,8 @@ def whole(
     jaxpr: Any, shapes: Sequence[Shapes], lines: SourceLineFinder
 ) -> WholeArrays | None:
     """
-    Return what each device holds whole in vain, as far as that is seen; *shapes* are
-    those of what a device has of each argument, and of each result. Takes a microsecond
-    per equation.
+    Return what each device holds whole in vain, by the *shapes* of its arguments and
+    results. Takes a microsecond per equation.
     """
     sizes = [len(jaxpr.invars), len(jaxpr.outvars)]
     if [*map(len, shapes)] != sizes or len(jaxpr.eqns) > _MOST_EQUATIONS:

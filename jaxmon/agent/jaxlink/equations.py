@@ -45,9 +45,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
     """
-    Return the loop whose body is most of *jaxpr*, `None` if there is none that is seen
-    in the source. Loops around *place*, ``path/file.py:12``, where it is defined, do
-    not count. Takes 2 µs per equation.
+    Return the loop whose body is most of *jaxpr*, within the function at *place*, if
+    one is seen in the source. Takes 2 µs per equation.
     """
     if not place:
         return None

@@ -35,8 +35,7 @@ _MEMORY = {
 
 def loaded(jax: Any) -> list[Any]:
     """
-    Return XLA's loaded executables: the objects that JAX has, each of which lives as
-    long as JAX holds it, and must not be kept. Takes microseconds; JAX's devices are
+    Return XLA's loaded executables, which must not be kept; JAX's devices are
     initialised.
     """
     found: list[Any] = jax.local_devices()[0].client.live_executables()
@@ -62,13 +61,7 @@ def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> An
 
 
 def texts(executable: Any, options: Any) -> Iterator[str]:
-    """
-    Yield the HLO of each module of XLA's *executable*, usually one; *options* from
-    `printing`.
-
-    Raises:
-        RuntimeError: it was deleted, or its backend provides no HLO.
-    """
+    """Yield the HLO of each module, usually one; `RuntimeError` if it is gone."""
     for module in executable.hlo_modules():
         yield module.to_string(*(() if options is None else (options,)))
 
@@ -111,9 +104,7 @@ def facts(executable: Any) -> dict[str, float]:
 
 class ArgumentCopy(NamedTuple):
     """
-    A copy that a program makes of an argument, to become one of its outputs: name of
-    the argument, if JAX has one, bytes on one device, and whether the program has
-    loops.
+    A copy of an argument that becomes an output: its name if known, bytes on a device.
     """
 
     argument: str
@@ -189,9 +180,9 @@ def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
 
 class Rerun(NamedTuple):
     """
-    What re-running a call would do: whether it has *effects* besides its outputs, and
-    which leaves of the arguments it donates, by number, `None` if that is not known.
-    What JAX traced is returned by *program* as long as it exists.
+    What re-running a call would do: *effects* besides outputs, and the numbers of
+    leaves *donated*, `None` if unknown. JAX's *program* is returned as long as it
+    exists.
     """
 
     effects: bool

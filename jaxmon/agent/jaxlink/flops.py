@@ -322,9 +322,8 @@ def _stack(equation: Any) -> str:
 
 def trip_count(equation: Any) -> int | None:
     """
-    Return how often the loop of a ``while`` *equation* runs: one that counts from a
-    constant to a constant, in constant steps; `None` for any other. Most loops with a
-    number known when they are traced are a ``scan``, which has its length.
+    Return how often the loop of a ``while`` *equation* runs that counts from a constant
+    to a constant, in constant steps; `None` for any other. Most of them are a ``scan``.
     """
     parameters = equation.params
     condition = parameters["cond_jaxpr"].jaxpr

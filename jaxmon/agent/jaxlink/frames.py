@@ -298,9 +298,8 @@ def source_location(source: str | None) -> str | None:
 
 def executable_at(frame: FrameType | None) -> Any:
     """
-    Return the executable just compiled below *frame*, where JAX reports the duration:
-    by jit or, up to 0.8, pmap. The listener is called from a context manager around the
-    compile, at most five frames above them.
+    Return the executable just compiled below *frame*, where JAX reports the duration,
+    from a context manager at most five frames above.
     """
     for at in stack_from(frame, 6):
         name = at.f_code.co_name
@@ -319,10 +318,9 @@ def served_call(
     below: FrameType, calls: Mapping[int, _Miss]
 ) -> tuple[_Miss, FrameType, FrameType] | None:
     """
-    Return the call that JAX serves where it runs the frame *below*, the frame that
-    serves it, and the frame called by that; neither must be kept. `None` if ahead of
-    time or under a transformation. In *calls* are those of this thread, by the id of
-    the frame that serves them; none if JAX is tracing or transforming.
+    Return the call that JAX serves at *below*, the frame that serves it, and the frame
+    called by that; not to be kept. `None` if ahead of time or transformed: then
+    *calls*, by the id of the frames that serve those of this thread, lacks it.
     """
     for above in stack_from(below.f_back, sys.maxsize):
         if above.f_code.co_name in _ENTRIES:

@@ -43,9 +43,6 @@ class Hooks:
         on: whether the hooks are attached, or about to be.
         is_calling: returns whether the program itself is calling, not JAX while it
             traces.
-        probes: replacements of functions of JAX.
-        patches: the replaced attributes.
-        listeners: listeners to JAX's events, once attached.
     """
 
     def __init__(self, jax: Any, guard: Guard) -> None:
@@ -75,9 +72,8 @@ class Hooks:
         needs: tuple[str, ...] = (),
     ) -> None:
         """
-        Attach the hook *name* by *take*, which may raise anything if JAX lacks
-        something: then it is rolled back, with a warning. Its metrics depend on what
-        else it *needs*: other sites of the guard.
+        Attach the hook *name*, or undo it and warn if *take* raises anything. Other
+        sites that its metrics depend on are what it *needs*.
         """
         if self._is_detached():  # a late part of an agent that has stopped meanwhile
             return

@@ -181,14 +181,8 @@ class _ListenerKind(NamedTuple):
 class Listeners:
     """
     An event and a duration listener and, since JAX 0.6, one of scalars. What hears an
-    event is called three frames below the one that reports it.
-
-    Args:
-        monitoring: ``jax._src.monitoring``.
-        events: functions by event name; more may be added.
-        durations: likewise, called with seconds and JAX's name of the function, `None`
-            up to 0.6.0.
-        scalars: likewise, called with the value.
+    event, by its name, is called three frames below the one that reports it: durations
+    with JAX's name of the function, `None` up to 0.6.0.
     """
 
     def __init__(
@@ -217,10 +211,7 @@ class Listeners:
 
     def register(self) -> None:
         """
-        Start listening.
-
-        Raises:
-            AttributeError: this JAX cannot register or remove listeners.
+        Start listening; `AttributeError` if this JAX cannot add or remove listeners.
         """
         monitoring = self._monitoring
         kinds: list[tuple[tuple[str, str, str, str], Callable[..., None]]]

@@ -1,7 +1,6 @@
 """
-Orbax on a stack, and what it reports to `jax.monitoring`, by the names of release 0.12.
-
-Durations are in seconds, times in milliseconds since 1970, sizes in GiB.
+Orbax on a stack, and what it reports to JAX, by the names of release 0.12: durations in
+seconds, times in milliseconds since 1970, sizes in GiB.
 """
 
 from __future__ import annotations

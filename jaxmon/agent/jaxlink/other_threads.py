@@ -90,11 +90,8 @@ def limit() -> int:
 
 def read_stacks(choose: Callable[[Collection[int]], Iterable[int]]) -> dict[int, Stack]:
     """
-    Return the stacks of the threads that *choose* returns of all idents, by these; a
-    microsecond per function.
-
-    Raises:
-        NotNowError: the collector is due.
+    Return the stacks of threads that *choose* returns of all, by ident, a microsecond
+    per function; `NotNowError` if the collector is due.
     """
     held.append(None)
     try:
@@ -107,9 +104,8 @@ def read_stacks(choose: Callable[[Collection[int]], Iterable[int]]) -> dict[int,
 
 def is_debugged() -> bool:
     """
-    Return whether a debugger has stopped a thread, or runs the program, as far as can
-    be known now. Takes a microsecond per function on all stacks if a debugger was
-    imported, else none.
+    Return whether a debugger has stopped a thread or runs the program, as far as known;
+    a microsecond per function on all stacks if one was imported.
     """
     if not any([module in sys.modules for module in _DEBUGGERS]):
         return False
@@ -198,9 +194,8 @@ THREADING = "threading.py"
 
 def waits_for_lock(stack: Stack) -> bool:
     """
-    Return whether a thread that sleeps with this *stack* does so in ``with lock:`` or
-    ``lock.acquire()``, also of a class of `threading`. Takes a microsecond for each
-    instruction of its function.
+    Return whether a sleeping thread waits in ``with lock:`` or ``lock.acquire()``, also
+    of `threading`; a microsecond per instruction of its function.
     """
     in_threading = 0
     for at in stack:

@@ -250,9 +250,8 @@ Record: TypeAlias = tuple[Started, int]
 
 class SyncCall:
     """
-    ``array.block_until_ready`` before it is called: a lookup alone is not a sync. From
-    the calling frame, the method and its *weight*, the number of syncs that it stands
-    for, *start* returns what to call instead.
+    ``array.block_until_ready`` before it is called: a lookup alone is no sync. What
+    *start* returns is called instead; it stands for *weight* syncs.
     """
 
     # Set from outside: an `__init__` would cost each sync a call.
@@ -365,9 +364,9 @@ class ErrorConstructionHook:
 
 class DeletedArrayHook:
     """
-    Replaces the method by which JAX describes an array, also in the error of one that
-    is deleted, which *raises*: passes the message and the frame that needs the array to
-    *observe*. Adds no frame, and costs nothing where an array is read.
+    Replaces how JAX describes an array, also in the error that *raises* has of a
+    deleted one: passes that and the frame that needs it to *observe*. Adds no frame,
+    and costs nothing where an array is read.
     """
 
     __slots__ = ("_bind", "_guard", "_observe", "_raises", "_site", "active")

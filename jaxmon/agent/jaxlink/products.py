@@ -52,12 +52,7 @@ def ragged_dot(equation: Any) -> float:
 
 
 def convolution(equation: Any) -> float:
-    """
-    Return the FLOPs of a ``conv_general_dilated``.
-
-    Raises:
-        UncountableError: kernel and output are both extremely long.
-    """
+    """Return its FLOPs; `UncountableError` if kernel and output are extremely long."""
     left, right = _shapes(equation)
     parameters = equation.params
     numbers = parameters["dimension_numbers"]

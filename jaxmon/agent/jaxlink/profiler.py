@@ -57,11 +57,7 @@ class ProfilerSession:
 
     def begin(self, platform: str, *, programs: bool = False) -> None:
         """
-        Start recording the activity of devices of *platform*, such as ``gpu``; with
-        *programs* the trace gets the loaded programs when it is stopped.
-
-        Raises:
-            Busy: another session is recording.
+        Record devices of *platform*, with the loaded *programs* in the end; or `Busy`.
         """
         # From 0.5 to 0.7 the CPU reports operations at this level only.
         level = 3 if platform == "cpu" else 2
@@ -77,12 +73,7 @@ class ProfilerSession:
         self._patches.replace(self._module, "ProfilerSession", probe)
 
     def stop(self) -> bytes:
-        """
-        Stop recording and return the trace.
-
-        Raises:
-            Busy: another profiler was first.
-        """
+        """Stop recording and return the trace; `Busy` if another was first."""
         self.release()
         session, self._session = self._session, None
         try:

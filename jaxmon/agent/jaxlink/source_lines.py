@@ -238,9 +238,8 @@ _searched: dict[tuple[str, str], list[str]] = {}
 
 def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[str]:
     """
-    Return the lines of the program's loaded modules, or of one *file*, that match the
-    regular expression *pattern*, as ``path/file.py:12``; some milliseconds, so only for
-    what has been found already.
+    Return the lines of the program's modules, or of one *file*, that match *pattern*,
+    as ``path/file.py:12``; milliseconds, so only for what has been found already.
     """
     if kept := _searched.get((pattern, file)):
         return kept

@@ -126,10 +126,8 @@ def _put(frame: FrameType) -> list[Any]:
 
 class ObservedTarget(NamedTuple):
     """
-    An attribute of JAX to replace: of a module, or the class of arrays. With the
-    calling frame, the original and, for a method, the array, *observe* is called,
-    unless its *allowance* lets events pass, or another function than *caller* calls, if
-    one is given.
+    An attribute of JAX to replace, and what is called with frame, original and, for a
+    method, array, as its *allowance* lets it, if *caller*, or none is given, calls.
     """
 
     owner: Any
@@ -141,15 +139,9 @@ class ObservedTarget(NamedTuple):
 
 class TransferHooks:
     """
-    Observes the transfers that pass through Python code of JAX.
-
-    Attributes:
-        records: observations not processed yet; at 256, *enough* is called on that
-            thread.
-        observes: whether calls of Python by programs are observed.
-        callbacks: the lines of jitted functions that call Python.
-        profiles: the lines that start or stop profiles.
-        narrowed: what arrays have lost that were made at a line.
+    Observes the transfers that pass through Python code of JAX. At 256 *records*,
+    *enough* is called on that thread; *narrowed* is what arrays made at a line have
+    lost.
     """
 
     def __init__(

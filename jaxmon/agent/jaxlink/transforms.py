@@ -67,9 +67,9 @@ def is_key(array: Any) -> bool:
 
 def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
     """
-    Return for each key among the arguments of the program *jaxpr*, in their order,
-    whether numbers are drawn from it and nothing that varies. Empty if there are no
-    keys. Takes 2 µs per equation; more than 50,000 raise `TooManyEquationsError`.
+    Return for each key among the arguments of *jaxpr* whether numbers are drawn from it
+    and nothing that varies. Takes 2 µs per equation; `TooManyEquationsError` after
+    50,000.
     """
     given = [is_key(variable.aval) for variable in getattr(jaxpr, "invars", ())]
     if not any(given):
@@ -300,9 +300,7 @@ _CHECK = "_check_prng_key"
 
 class KeyDraws:
     """
-    Sees the keys that the program passes to `jax.random` outside of jitted functions:
-    *drew* is called with the program's line, the array of the key, and the number of
-    draws.
+    Sees keys passed to `jax.random` outside of jit: *drew* gets line, key and weight.
     """
 
     def __init__(self, jax: Any, drew: Callable[[str, Any, int], None]) -> None:

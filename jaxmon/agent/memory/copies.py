@@ -49,9 +49,8 @@ class ArgumentCopies:
         accessed: float | None,
     ) -> None:
         """
-        Note what the latest program of *function*, one of the user, copies of arguments
-        into what becomes an output; *accessed* are the bytes that it accesses in all,
-        loops counted once, for which it is read once more if it has some.
+        Note what the user's *function* copies into outputs; *accessed* counts loops
+        once.
         """
         large = [copy for copy in copies if copy.bytes >= LEAST_BYTES]
         if not large:

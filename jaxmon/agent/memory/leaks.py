@@ -38,9 +38,8 @@ class Room(NamedTuple):
 
 def rooms(devices: Iterable[Any]) -> dict[str, Room]:
     """
-    Return the room of each of *devices*, by id; those that report nothing are missing.
-    Takes a few microseconds for each, and 0.1 ms for the CPU. A device has what its
-    allocator may use: with XLA's preallocation a fraction of its memory.
+    Return the room of *devices* that report it, by id; microseconds each, 0.1 ms for
+    CPU. What XLA has preallocated is what an allocator may use.
     """
     found: dict[str, Room] = {}
     host: Room | None = None

@@ -298,11 +298,8 @@ class MemoryLines(Part):
 
     def profile(self, *, judge: bool = True) -> MemoryProfile:
         """
-        Return the memory holders; empty before the program has initialised a backend.
-        What grows is judged by them if *judge*.
-
-        Raises:
-            ProfileError: JAX's profile cannot be read.
+        Return the memory holders, and *judge* what grows; empty without a backend.
+        Raises `ProfileError` if JAX's profile cannot be read.
         """
         from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
 
@@ -330,9 +327,8 @@ class MemoryLines(Part):
 
     def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> facts.Allocations:
         """
-        Return the source lines that hold most memory, and the time of the snapshot: a
-        *fresh* one, or if that fails, the last one. Never raises, and allocates nothing
-        on a device: for failure reports.
+        Return the lines that hold most memory in a *fresh* snapshot, or else the last.
+        Never raises, and allocates nothing on a device: for failure reports.
         """
         if fresh:
             try:

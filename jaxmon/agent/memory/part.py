@@ -20,14 +20,8 @@ from jaxmon.tuples import NamedTuple
 
 class ArrayGroup(NamedTuple):
     """
-    A group of live arrays of the same type and placement.
-
-    Attributes:
-        dtype: JAX's dtype of the arrays.
-        shape: of a whole array.
-        devices: devices of this process, each with a shard.
-        shard_bytes: bytes on each of these.
-        offloaded: whether they are in host memory instead of device memory.
+    Live arrays of the same type and placement: the *shape* of a whole array, bytes on
+    each of this process's devices, and whether that is in host memory.
     """
 
     dtype: Any
@@ -137,9 +131,8 @@ _KINDS = {
 
 def sizes(stats: Mapping[str, int]) -> dict[str, int]:
     """
-    Return the bytes in JAX's *stats* of a device by kind, as
-    `catalog.DEVICE_MEMORY_BYTES` names them. Those that its allocator does not keep are
-    missing there, or negative.
+    Return JAX's *stats* as `catalog.DEVICE_MEMORY_BYTES` names them, without missing
+    ones.
     """
     found = {
         kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0

@@ -44,9 +44,7 @@ class ProfileError(JaxmonError):
 
 class HeapSample(NamedTuple):
     """
-    Live allocations, of so many bytes in all, that share size, kind, ``"buffer"`` or
-    ``"executable"``, device, as JAX prints it, ``""`` for executables, and stack, by
-    its index in `HeapProfile.stacks`.
+    Live allocations that share size, kind, device, ``""`` for executables, and stack.
     """
 
     allocations: int
@@ -65,10 +63,8 @@ class HeapProfile(NamedTuple):
 
 def samples_of(data: bytes) -> HeapProfile:
     """
-    Return the profile in *data*, compressed or not. About 4 µs per sample.
-
-    Raises:
-        ProfileError: *data* is corrupt, or larger than `MAX_BYTES`.
+    Return the profile in *data*, compressed or not, 4 µs per sample; `ProfileError` if
+    it is corrupt, or larger than `MAX_BYTES`.
     """
     try:
         return _HeapReader(_decompressed(data)).profile()

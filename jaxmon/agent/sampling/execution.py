@@ -143,9 +143,8 @@ class SampleEstimates:
 
 class CallTiming(NamedTuple):
     """
-    A call that has returned: `time.perf_counter` when it began and returned, and the
-    processor seconds that its thread has worked for us since then, if the program runs
-    on the same processor.
+    When a call began and returned, and processor seconds of ours since, on the
+    program's.
     """
 
     started: float
@@ -155,9 +154,8 @@ class CallTiming(NamedTuple):
 
 class ExecutionTimer:
     """
-    Polls one sampled call until its *work* is done, and that *before* it: the previous
-    work on the device, and what produces the inputs. By the *pace* of its function,
-    *tell* is called with the seconds, if known.
+    Polls one sampled call until its *work*, and what comes *before*, is done; *tell*
+    gets the seconds, if known.
     """
 
     __slots__ = (

@@ -63,9 +63,8 @@ _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 class Sampling(Part):
     """
-    Times sampled calls and passes them to `Observers.sample`. What *spanning* returns
-    runs on devices of other processes, too: *run_ahead* is whether the program is ahead
-    of its device there.
+    Times sampled calls and passes them to `Observers.sample`; *run_ahead* follows those
+    that are *spanning* processes.
     """
 
     name = "sampling"
@@ -188,9 +187,8 @@ class Sampling(Part):
 
     def arm(self, passed: int = 1) -> None:
         """
-        Arm the functions with hits since the last time, as many as the time budget
-        allows. Before one is sampled, up to *passed* calls are skipped, and no more
-        than there were.
+        Arm functions with fresh hits, as the time budget allows; up to *passed* calls
+        are skipped.
         """
         # Stepping into a call must not lead into the lookup of an armed function.
         if is_debugged():

@@ -192,7 +192,6 @@ class CallEnd(NamedTuple):
     A sampled call that has returned from JAX's fast path.
 
     Attributes:
-        begun: its start.
         ended: `time.perf_counter` at its return.
         work: its work on the device, if it has outputs.
         previous: the work dispatched before it to the same queue, `None` if unknown.
@@ -407,9 +406,8 @@ class RunAhead:
 
     def look(self) -> tuple[float, float]:
         """
-        Return for how many seconds the device has had work for certain, at least, and
-        for how many it has had none; see to it that another call is seen, if that is
-        due. For one thread.
+        Return for how many seconds the device has certainly had work, and none; see to
+        it that another call is seen. For one thread.
         """
         now, work, called = perf_counter(), self._work, self._called
         unfinished = work is not None and not work.look()
