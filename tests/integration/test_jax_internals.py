@@ -61,48 +61,6 @@ def test_every_event_is_heard(preloaded_script, tmp_path):
     assert {name.path for name in NAMES if name.path.startswith("/")} <= set(heard)
 
 
-REMOVE = """
-import runpy
-import sys
-from pkgutil import resolve_name
-
-import jax
-
-for place in sys.argv[1:]:
-    module, _, name = place.rpartition(".")
-    delattr(resolve_name(module), name)
-runpy.run_module("jaxmon.agent.selftest", run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "metric", "hook"),
-    [
-        (
-            "jax._src.monitoring.get_event_listeners",
-            "jaxmon_compile_seconds",
-            "monitoring",
-        ),
-        ("jax._src.traceback_util._filtering_mode", "jaxmon_errors_total", "errors"),
-        ("jax._src.compilation_cache.decompress_executable", "path_in_key", ""),
-    ],
-)
-@pytest.mark.exhaustive
-def test_the_self_test_reports_a_missing_name(python_script, path, metric, hook):
-    """A JAX without a name costs what its row says, and its hook stays off."""
-    told = json.loads(
-        python_script(REMOVE, path, env={"JAX_PLATFORMS": "cpu"}).ok().out
-    )
-
-    (one,) = told["missing"]
-    assert one["names"] == [path]
-    assert any(metric in cost for cost in one["costs"])
-    assert one["hook"] == hook
-    off = {name for name, active in told["hooks"].items() if not active}
-    # Causes have no place of their own.
-    assert off - {"causes"} == ({hook} if hook else set())
-
-
 def test_the_doctor_says_what_is_missing(tmp_path: Path, run_dir: Path) -> None:
     """`jaxmon doctor` names it, and the figures that are lost."""
     site = "import jax._src.monitoring as m\ndel m.get_event_listeners\n"

@@ -288,30 +288,6 @@ def test_dtypes_are_bounded() -> None:
     assert counts['jaxmon_live_arrays{device="0",dtype="other"}'] == 37
 
 
-class Deleted(Array):
-    """An array that is donated between the list and the look."""
-
-    @property
-    def sharding(self) -> Any:
-        """Fail as JAX does."""
-        msg = "Array has been deleted"
-        raise RuntimeError(msg)
-
-    @sharding.setter
-    def sharding(self, value: Any) -> None:
-        pass
-
-
-def test_arrays_that_go_meanwhile_do_not_count() -> None:
-    """The program goes on while its arrays are counted."""
-    fake: Any = Jax([Deleted(jnp.ones(2), "f")])
-    memory = MemoryPart(context_of(fake, Settings()))
-    memory.take_snapshot()
-
-    (device, *_) = encoded(memory.snapshot().devices)
-    assert (device["live_arrays"], device["live_bytes"]) == (0, 0)
-
-
 def test_a_snapshot_tells_each_device() -> None:
     """
     Kind, live arrays and dtypes of each device; what a CPU's allocator does not report

@@ -138,10 +138,6 @@ def twice(x: Any) -> Any:
     return SHARED(x) + x  # second call
 
 
-def constant(x: Any) -> Any:
-    return (x @ jnp.asarray(WEIGHTS)).sum()  # captured
-
-
 INPUT, MATRIX = np.ones((M, K), np.float32), np.ones((K, K), np.float32)
 
 
@@ -251,21 +247,6 @@ def test_what_a_jitted_function_calls_is_counted_for_each_call(
             assert costs.traced[*places, *calls] == 2
 
 
-@pytest.mark.ground_truth
-def test_a_constant_from_outside_is_at_the_line_that_uses_it(
-    agent: Agent, call: Callable[..., None]
-) -> None:
-    """With its size, though its values are nowhere."""
-    call(constant, INPUT)
-    (costs,) = costs_of(agent, "constant")
-
-    found = costs.program.captured
-    assert found is not None
-    assert found.bytes == WEIGHTS.nbytes
-    assert found.largest == f"float32[{K},{1 << 18}]"
-    assert found.where.endswith(f":{line_of('captured')}")
-
-
 def test_layers_of_a_library_are_at_the_users_line(
     agent: Agent, call: Callable[..., None]
 ) -> None:
@@ -282,22 +263,6 @@ def test_layers_of_a_library_are_at_the_users_line(
     assert at(costs, "library").equations["dot_general"] == 1
     assert at(costs, "library").flops == 2 * M * K * 3
     assert at(costs, "library").equations.total() == costs.equations
-
-
-@pytest.mark.ground_truth
-def test_a_convolution_has_the_flops_of_its_kernel(
-    agent: Agent, call: Callable[..., None]
-) -> None:
-    """For each output, two for each element of the kernel that makes it."""
-
-    def convolved(x: Any, kernel: Any) -> Any:
-        return jax.lax.conv(x, kernel, (1, 1), "VALID")  # convolution
-
-    kernels = np.ones((5, 3, 3, 3), np.float32)
-    call(convolved, np.ones((2, 3, 10, 10), np.float32), kernels)
-    (costs,) = costs_of(agent, "convolved")
-
-    assert at(costs, "convolution").flops == 2 * (2 * 5 * 8 * 8) * (3 * 3 * 3)
 
 
 @pytest.mark.ground_truth

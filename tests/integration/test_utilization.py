@@ -13,7 +13,6 @@ from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import read
 from jaxmon.screens.tables import flops as section
-from tests.helpers import flops as transformer
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
@@ -38,13 +37,6 @@ def scanned(x: Any, layers: Any) -> Any:
     import jax.numpy as jnp
 
     return jax.lax.scan(lambda x, layer: (jnp.tanh(x @ layer), None), x, layers)[0]
-
-
-def trained(x: Any, layers: Any) -> Any:
-    import jax
-
-    loss = lambda layers: jax.checkpoint(scanned)(x, layers).sum()  # noqa: E731
-    return jax.value_and_grad(loss)(layers)
 
 
 def converging(x: Any) -> Any:
@@ -121,58 +113,6 @@ def test_every_call_counts() -> None:
         # XLA's own estimate has the loop once.
         once = value(agent, "jaxmon_program_flops", function=label("scanned"))
         assert once < 2 * ONE
-
-
-def training(words: Any, layers: Any, numbers: Any) -> Any:
-    return transformer.step(transformer.layer, words, layers, numbers)
-
-
-def five_times(x: Any) -> Any:
-    import jax
-
-    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        return state[0] + 2, state[1] @ x
-
-    return jax.lax.while_loop(lambda state: state[0] < 10, body, (0, x))[1]
-
-
-def test_a_training_step_and_a_while_loop() -> None:
-    """A transformer, forward and backward, and a loop between constants."""
-    import jax
-
-    layers = transformer.weights_of(transformer.LAYERS)
-    words = ones(transformer.WORDS, transformer.WIDTH)
-    with instrumented(peak_flops=PEAK) as agent:
-        step, loop = jax.jit(training), jax.jit(five_times)
-        for _ in range(4):
-            step(words, layers, transformer.tokens())
-            loop(ones(SIZE, SIZE))
-        known(agent, "training")
-        known(agent, "five_times")
-
-        assert counted(agent, "training") == 4 * transformer.STEP
-        assert counted(agent, "five_times") == 4 * 5 * ONE
-        ideal = value(agent, "jaxmon_ideal_seconds_total")
-        flops = 4 * transformer.STEP + 4 * 5 * ONE
-        assert ideal == pytest.approx(flops / PEAK / len(jax.local_devices()))
-
-
-def test_what_is_computed_once_more_is_apart() -> None:
-    """Only the model's FLOPs are model FLOPs."""
-    import jax
-
-    with instrumented() as agent:
-        fun = jax.jit(trained)
-        for _ in range(3):
-            fun(ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE))
-        known(agent, "trained")
-
-        # The gradient for the first layer's input is needed by nothing, but a scan
-        # computes it for each.
-        assert counted(agent, "trained") == 3 * 3 * LAYERS * ONE
-        assert counted(agent, "trained", "recomputed") == 3 * LAYERS * ONE
-        # The peak of a CPU is unknown.
-        assert "jaxmon_ideal_seconds_total" not in str(list(samples(agent)))
 
 
 def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:

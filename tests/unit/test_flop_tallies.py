@@ -21,17 +21,6 @@ def compiled(tally: FunctionTally, cost: Any, shapes: Any, calls: int) -> None:
     tally.add(cost, shapes)
 
 
-def test_one_program_needs_no_samples() -> None:
-    """Calls times the FLOPs of the program, with the call that compiled it."""
-    tally = FunctionTally()
-    compiled(tally, LARGE, A, 1)
-
-    total = tally.totals(7)
-    assert total.flops == {"model": 70.0, "recomputed": 35.0}
-    assert total.ideal == {"model": 14.0, "recomputed": 7.0}
-    assert tally.totals(8).flops["model"] == 80.0
-
-
 def test_programs_that_need_as_much_are_as_one() -> None:
     """Another sharding is another program with the same FLOPs."""
     tally = FunctionTally()

@@ -148,28 +148,3 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(dtype, shape):
 
     assert found == sizes
     assert max(sizes) <= sent.nbytes
-
-
-@pytest.mark.ground_truth
-@pytest.mark.parametrize("spread", [True, False], ids=["rows", "everywhere"])
-def test_shards_of_less_than_a_byte_for_each_element(preloaded_script, spread):
-    """Each device is charged with its own shard."""
-    shown = preloaded_script(
-        f"""
-import json
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.memory.part import group_arrays
-mesh = Mesh(np.array(jax.devices()), ("x",))
-sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
-array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)
-shards = [one.data.on_device_size_in_bytes() for one in array.addressable_shards]
-[kind] = group_arrays([array])
-print(json.dumps([shards, kind.shard_bytes, len(kind.devices)]))
-""",
-        env={"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
-    ).json()
-    shards, shard_bytes, devices = shown
-
-    assert shards == [shard_bytes] * devices
-    assert devices == 4

@@ -77,26 +77,6 @@ def test_a_profile_is_read():
     assert list(found.stacks) == [STACK]
 
 
-def test_packed_and_unpacked_numbers_mean_the_same():
-    """A writer may choose either; neither changes what is read."""
-    loose = number(1, 1) + number(1, 2) + number(2, 3) + number(2, 4096)
-    mixed = packed(1, [1]) + number(1, 2) + number(2, 3) + packed(2, [4096])
-    found = pprof.samples_of(
-        profile(SAMPLE, loose + KIND + DEVICE, mixed + KIND + DEVICE)
-    )
-
-    assert {sample[:4] for sample in found.samples} == {(3, 4096, "buffer", "cpu:0")}
-    assert {found.stacks[sample.stack] for sample in found.samples} == {STACK}
-
-
-def test_samples_of_one_stack_share_it():
-    """A hundred samples of one line make one stack."""
-    found = pprof.samples_of(profile(*[SAMPLE] * 100))
-
-    assert len(found.samples) == 100
-    assert len(found.stacks) == 1
-
-
 def test_values_are_found_by_their_units():
     """Which value is the size is read, not assumed; so is a sign."""
     swapped = list(STRINGS)
