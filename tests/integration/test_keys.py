@@ -16,6 +16,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.transforms import drawn_from
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside
 from tests.helpers.processes import some, until
 
@@ -104,6 +105,11 @@ def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -
     assert found[-1] == expected
 
 
+def same_keys(agent: Agent) -> list[Finding]:
+    found = find(read(inside.overview(agent), {}))
+    return [one for one in found if one.topic == "same_key"]
+
+
 def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
     """Also one that is made anew from the same seed; one that is split is not."""
     key = random.key(1)
@@ -122,11 +128,7 @@ def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
             key, part = random.split(key)
             same(random.key(0)).block_until_ready()
             split(part).block_until_ready()
-        return {
-            one.subject
-            for one in find(read(inside.overview(agent), {}))
-            if one.topic == "same_key"
-        }
+        return {one.subject for one in same_keys(agent)}
 
     until(told, "a finding", seconds=60)
     (name,) = told()
@@ -153,11 +155,7 @@ def test_a_line_that_draws_from_one_key_outside_of_jit_is_found(agent: Agent) ->
             key, part = random.split(key)
             random.uniform(part, (4,))
             noise(random.key(0))
-        return {
-            finding.where
-            for finding in find(read(inside.overview(agent), {}))
-            if finding.topic == "same_key"
-        }
+        return {one.where for one in same_keys(agent)}
 
     until(found, "a finding", seconds=60)
     line = noise.__code__.co_firstlineno + 1
