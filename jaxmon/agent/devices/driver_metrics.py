@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_uint, c_ulonglong, c_void_p
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import part as identity
@@ -33,6 +33,7 @@ from jaxmon.catalog import (
     ACCELERATOR_TEMPERATURE_CELSIUS,
     ACCELERATOR_UP,
     ACCELERATOR_UTILIZATION_RATIO,
+    Metric,
 )
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge
@@ -50,6 +51,14 @@ _LOST = (15, 16, 28)
 _TEXT = 96
 
 
+_Number: TypeAlias = type[c_uint | c_ulonglong]
+_THOUSANDTHS: tuple[tuple[Metric, str, _Number], ...] = (
+    (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
+    (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
+    (ACCELERATOR_ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption", c_ulonglong),
+)
+
+
 class _Utilization(ctypes.Structure):
     _fields_ = (("gpu", c_uint), ("memory", c_uint))
 
@@ -64,8 +73,8 @@ class _Memory(ctypes.Structure):
 class Nvml:
     """An initialised NVML; `OSError` without a driver that works. Not thread-safe."""
 
-    def __init__(self, library: str | None = None) -> None:
-        self._library = ctypes.CDLL(library or LIBRARY)
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(LIBRARY)
         code = self._code("nvmlInitWithFlags", 0)
         if code:
             msg = f"NVML initialisation failed: error {code}"
@@ -84,11 +93,12 @@ class Nvml:
             return [gauge(ACCELERATOR_UP, 0, uuid)]
         if code:
             return []
+        index = self._number("nvmlDeviceGetIndex", handle, c_uint)
         info = gauge(
             ACCELERATOR_INFO,
             1,
             uuid,
-            self._number("nvmlDeviceGetIndex", handle, kind=c_uint, missing=""),
+            "" if index is None else index,
             "nvidia",
             self._text("nvmlDeviceGetName", handle),
             self._text("nvmlSystemGetDriverVersion"),
@@ -115,32 +125,15 @@ class Nvml:
             found.append(
                 gauge(ACCELERATOR_TEMPERATURE_CELSIUS, celsius.value, uuid, "gpu")
             )
-        for metric, call, kind in (
-            (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
-            (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
-            (
-                ACCELERATOR_ENERGY_JOULES,
-                "nvmlDeviceGetTotalEnergyConsumption",
-                c_ulonglong,
-            ),
-        ):
-            value = self._number(call, handle, kind=kind, missing=None)
-            if isinstance(value, int):
+        for metric, call, kind in _THOUSANDTHS:
+            if (value := self._number(call, handle, kind)) is not None:
                 found.append(gauge(metric, value / 1e3, uuid))
         return found
 
-    def _number(
-        self,
-        call: str,
-        handle: c_void_p,
-        *,
-        kind: type[c_uint | c_ulonglong],
-        missing: str | None,
-    ) -> int | str | None:
+    def _number(self, call: str, handle: c_void_p, kind: _Number) -> int | None:
         value = kind()
-        if self._code(call, handle, ctypes.byref(value)):
-            return missing
-        return value.value
+        code = self._code(call, handle, ctypes.byref(value))
+        return None if code else value.value
 
     def _text(self, call: str, *handle: c_void_p) -> str:
         buffer = ctypes.create_string_buffer(_TEXT)

@@ -32,7 +32,12 @@ from jaxmon.agent.jaxlink.other_threads import (
     takes_from_process,
     where,
 )
-from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import (
+    AGENT,
+    UNKNOWN,
+    SourceLine,
+    SourceLineFinder,
+)
 from jaxmon.host.sources import OURS, package_of
 from jaxmon.tuples import NamedTuple
 
@@ -125,7 +130,6 @@ _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DISPATCH = (end("_src", "tree_util.py"), end("_src", "profiler.py"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
-_UNKNOWN = SourceLine("", 0, "")
 
 
 class Doing(NamedTuple):
@@ -161,10 +165,10 @@ class Doing(NamedTuple):
     of_user: bool = False
     parked: bool = False
     ours: bool = False
-    caller: SourceLine = _UNKNOWN
+    caller: SourceLine = UNKNOWN
     divides: bool = False
     holds_loop: bool = False
-    loop: SourceLine = _UNKNOWN
+    loop: SourceLine = UNKNOWN
     work: bool = False
     sleeps: bool = False
 
@@ -184,7 +188,7 @@ class ActivityReader:
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None
-        caller = _UNKNOWN
+        caller = UNKNOWN
         drives = is_packaged = holds = False
         for at in rest:
             kind = self._kind(at.code)
@@ -198,7 +202,7 @@ class ActivityReader:
                 is_driver = not drives and sites.drives(at.code)
                 is_first = not (holds or state) and bool(at.code.co_flags & _COROUTINE)
                 if (is_driver and not holds) or is_first:
-                    caller = _UNKNOWN if user is at else _line(at)
+                    caller = UNKNOWN if user is at else _line(at)
                 drives, holds = drives or is_driver, holds or is_first
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
@@ -209,7 +213,7 @@ class ActivityReader:
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
-        line = _UNKNOWN if user is None else _line(user)
+        line = UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
         of_user = user is not None
@@ -234,7 +238,7 @@ class ActivityReader:
     ) -> tuple[str, SourceLine]:
         if state != COMPILE or not stack:
             return called
-        (function, _), caller, within, inner = called, _UNKNOWN, _UNKNOWN, stack[0]
+        (function, _), caller, within, inner = called, UNKNOWN, UNKNOWN, stack[0]
         traces = jits = False
         for at in stack:
             if self._kind(at.code) in _NOT_THEIRS:
@@ -254,7 +258,7 @@ class ActivityReader:
 
     def _loop(self, stack: Stack) -> SourceLine:
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
-        return next(filter(None, found), _UNKNOWN)
+        return next(filter(None, found), UNKNOWN)
 
     def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
         """Return the line of the outermost loop of *code*, if it is the user's."""

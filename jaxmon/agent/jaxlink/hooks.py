@@ -16,7 +16,7 @@ on arrays, ahead-of-time compiled functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from jaxmon import catalog, interrupts
@@ -26,9 +26,6 @@ from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
 from jaxmon.agent.jaxlink.listeners import (
     Listeners,
     Observer,
-    OnDuration,
-    OnEvent,
-    OnScalar,
     Probe,
 )
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
@@ -58,9 +55,8 @@ class Hooks:
         self._derived: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
         self._observes: Callable[[], bool] = _always
-        self._events: dict[str, OnEvent] = {}
-        self._durations: dict[str, OnDuration] = {}
-        self._scalars: dict[str, OnScalar] = {}
+        # What hears events, durations and scalars, by name.
+        self.heard: tuple[dict[str, Callable[..., None]], ...] = ({}, {}, {})
 
     # --- attaching ---------------------------------------------------------------
 
@@ -111,21 +107,10 @@ class Hooks:
         """Mark the hook *name* as inactive."""
         self._attached[name] = False
 
-    def hear(
-        self,
-        events: Mapping[str, OnEvent],
-        durations: Mapping[str, OnDuration],
-        scalars: Mapping[str, OnScalar] = MappingProxyType({}),
-    ) -> None:
-        """Pass events of `jax.monitoring` to these functions after `listen`."""
-        self._events.update(events)
-        self._durations.update(durations)
-        self._scalars.update(scalars)
-
-    @property
-    def heard(self) -> tuple[Mapping[str, Callable[..., None]], ...]:
-        """What hears events, durations and scalars, by name."""
-        return self._events, self._durations, self._scalars
+    def hear(self, *hearing: Mapping[str, Callable[..., None]]) -> None:
+        """Pass events, durations and scalars of JAX to these after `listen`."""
+        for heard, more in zip(self.heard, hearing, strict=False):
+            heard.update(more)
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
@@ -179,13 +164,8 @@ class Hooks:
     # --- inside ------------------------------------------------------------------
 
     def _register(self, _: HookPlaces) -> None:
-        self.listeners = listeners = Listeners(
-            self._jax._src.monitoring,  # noqa: SLF001
-            self._guard,
-            events=self._events,
-            durations=self._durations,
-            scalars=self._scalars,
-        )
+        monitoring = self._jax._src.monitoring  # noqa: SLF001
+        self.listeners = listeners = Listeners(monitoring, self._guard, *self.heard)
         try:
             listeners.register()
         except BaseException:

@@ -83,15 +83,8 @@ _LEAVES = (
 )
 
 # JAX's variables, and our names for them.
-_PMAP = {
-    "axis_name": "axis_name",
-    "in_axes": "in_axes",
-    "out_axes": "out_axes",
-    "devices": "devices",
-    "backend": "backend",
-    "axis_size": "axis_size",
-    "donate_tuple": "donated arguments",
-}
+_SAME = ("axis_name", "in_axes", "out_axes", "devices", "backend", "axis_size")
+_PMAP = {**{name: name for name in _SAME}, "donate_tuple": "donated arguments"}
 
 
 def is_jitted(fun: object) -> bool:

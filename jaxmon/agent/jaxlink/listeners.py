@@ -88,15 +88,15 @@ class Probe:
         self.active = True
         off = guard.off
 
-        def call(probe: Probe) -> Callable[..., Any]:
+        def call(self: Probe) -> Callable[..., Any]:
             if caller is not None and _frame(1).f_code.co_name != caller:
                 return original
             if allowance is not None and allowance.passing:
                 allowance.passing -= 1
                 return original
-            if probe.active and site not in off:
+            if self.active and site not in off:
                 try:
-                    return probe._observe(_frame(1), original) or original
+                    return self._observe(_frame(1), original) or original
                 except Exception:  # noqa: BLE001 - contained: the user's call goes on
                     guard.failed(site)
             return original
@@ -189,7 +189,6 @@ class Listeners:
         self,
         monitoring: ModuleType,
         guard: Guard,
-        *,
         events: Mapping[str, OnEvent],
         durations: Mapping[str, OnDuration],
         scalars: Mapping[str, OnScalar],
