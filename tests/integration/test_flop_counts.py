@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent.jaxlink import executables, flops
@@ -53,8 +55,6 @@ pytestmark = pytest.mark.ground_truth
 
 def count(fun: Callable[..., Any], *args: Any) -> Flops:
     """Return the FLOPs of the jaxpr of *fun*, called with *args*."""
-    import jax
-
     return flops.count(jax, jax.make_jaxpr(fun)(*args).jaxpr, SourceLineFinder(jax))
 
 
@@ -71,8 +71,6 @@ def test_a_training_step_of_a_transformer(*, scanned: bool, again: bool) -> None
     Forward and backward are three times the forward pass; a checkpoint computes the
     layers once more, but for what nothing needs, and that is no part of the model.
     """
-    import jax
-
     body = jax.checkpoint(layer) if again else layer
     layers = weights_of(LAYERS) if scanned else [weights_of() for _ in range(LAYERS)]
     found = count(partial(step, body), ones(WORDS, WIDTH), layers, tokens())
@@ -193,9 +191,6 @@ def test_what_is_unknown(
 
 
 def drawing(key: Any, x: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     one, two = jax.random.split(key)
     x = x * jax.random.bernoulli(one, 0.5, x.shape) + jax.random.gamma(two, x)
     x = jnp.sort(x) + jax.lax.top_k(x, 6)[0] + jnp.cumsum(x, 0) + jnp.fft.fft(x).real
@@ -206,14 +201,10 @@ def drawing(key: Any, x: Any) -> Any:
 
 def test_other_operations_need_no_products() -> None:
     """Random numbers, sorting, transforms and indices are known to have none."""
-    import jax
-
     assert total(count(drawing, jax.random.key(0), ones(4, 6))) == 0
 
 
 def multiply(a: Any, b: Any, **options: Any) -> Any:
-    import jax
-
     return jax.lax.dot(a, b, **options)
 
 
@@ -235,8 +226,6 @@ def multiply(a: Any, b: Any, **options: Any) -> Any:
 )
 def test_formats(wanted: str, dtype: str, options: dict[str, Any]) -> None:
     """The format of the operands decides what a device could do."""
-    import jax.numpy as jnp
-
     x = jnp.ones((4, 4), dtype)
     assert list(count(partial(multiply, **options), x, x).amounts) == [(wanted, False)]
 
@@ -288,8 +277,6 @@ print(json.dumps([known, count().unknown.reason]))
 
 def kernel(x: Any, *, skips: bool = False, **options: Any) -> Any:
     """Multiply in a kernel, four rows at a time, the first four perhaps not at all."""
-    import jax
-    import jax.numpy as jnp
     from jax.experimental import pallas as pl
 
     def body(x: Any, y: Any, out: Any) -> None:
@@ -332,8 +319,6 @@ def test_kernels() -> None:
 @pytest.mark.optimised
 def test_bytes_of_loops() -> None:
     """A scan accesses about as much as its layers in a row; an open loop is unknown."""
-    import jax
-    import jax.numpy as jnp
 
     def compiled(fun: Callable[..., Any], *args: Any) -> Any:
         return jax.jit(fun).lower(*args).compile().runtime_executable()

@@ -142,9 +142,7 @@ INPUT, MATRIX = np.ones((M, K), np.float32), np.ones((K, K), np.float32)
 
 
 @pytest.mark.ground_truth
-def test_a_loop_of_python_is_counted_by_its_lines(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_a_loop_of_python_is_counted_by_its_lines(agent, call):
     """Equations and FLOPs are those of all its turns; the caller is above them."""
     call(stacked, INPUT, MATRIX, 9, static_argnums=2)
     (costs,) = costs_of(agent, "stacked")
@@ -169,9 +167,7 @@ def test_a_loop_of_python_is_counted_by_its_lines(
 
 
 @pytest.mark.ground_truth
-def test_instructions_are_all_of_the_text_each_at_a_line(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_instructions_are_all_of_the_text_each_at_a_line(agent, call):
     """Their sum is that of the lines of the text, and what the agent counted."""
     call(jax.grad(stacked), INPUT, MATRIX, 4, static_argnums=2)
     (costs,) = costs_of(agent, "stacked")
@@ -184,9 +180,7 @@ def test_instructions_are_all_of_the_text_each_at_a_line(
 
 
 @pytest.mark.ground_truth
-def test_the_body_of_a_scan_is_one_line_and_its_flops_those_of_all_turns(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_the_body_of_a_scan_is_one_line_and_its_flops_those_of_all_turns(agent, call):
     """Its equations are counted once."""
     call(scanned, INPUT, MATRIX)
     (costs,) = costs_of(agent, "scanned")
@@ -200,9 +194,7 @@ def test_the_body_of_a_scan_is_one_line_and_its_flops_those_of_all_turns(
 
 
 @pytest.mark.ground_truth
-def test_the_backward_pass_is_at_the_lines_of_the_forward_pass(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_the_backward_pass_is_at_the_lines_of_the_forward_pass(agent, call):
     """A product has two more in it, less that of an argument without a gradient."""
     call(jax.grad(stacked, argnums=(0, 1)), INPUT, MATRIX, 3, static_argnums=2)
     (costs,) = costs_of(agent, "stacked")
@@ -213,9 +205,7 @@ def test_the_backward_pass_is_at_the_lines_of_the_forward_pass(
 
 
 @pytest.mark.ground_truth
-def test_a_cond_under_vmap_computes_both_branches(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_a_cond_under_vmap_computes_both_branches(agent, call):
     """As equations of their lines, and a select beside them."""
     call(jax.vmap(chosen), INPUT)
     (costs,) = costs_of(agent, "chosen")
@@ -230,9 +220,7 @@ def test_a_cond_under_vmap_computes_both_branches(
 
 
 @pytest.mark.ground_truth
-def test_what_a_jitted_function_calls_is_counted_for_each_call(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_what_a_jitted_function_calls_is_counted_for_each_call(agent, call):
     """JAX traces it once; its lines are below both calls, also of a later program."""
     call(twice, INPUT)
     call(lambda x: twice(x) * 2, INPUT)  # later
@@ -247,9 +235,7 @@ def test_what_a_jitted_function_calls_is_counted_for_each_call(
             assert costs.traced[*places, *calls] == 2
 
 
-def test_layers_of_a_library_are_at_the_users_line(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_layers_of_a_library_are_at_the_users_line(agent, call):
     """Equations of Equinox count where the program calls it."""
     equinox = pytest.importorskip("equinox")
     linear = equinox.nn.Linear(K, 3, key=jax.random.PRNGKey(0))
@@ -346,9 +332,7 @@ def test_a_program_whose_jaxpr_is_gone_says_so() -> None:
     assert other.unknown.startswith("this JAX is another: ")
 
 
-def test_only_the_function_asked_for_is_printed(
-    agent: Agent, call: Callable[..., None]
-) -> None:
+def test_only_the_function_asked_for_is_printed(agent, call):
     """A name that no function has is none."""
     call(functools.partial(scanned), INPUT, MATRIX)
     call(chosen, INPUT)

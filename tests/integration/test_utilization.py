@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent.agent import runtime_of
@@ -27,21 +29,14 @@ ONE = 2 * SIZE**3
 
 
 def ones(*shape: int) -> Any:
-    import jax.numpy as jnp
-
     return jnp.ones(shape)
 
 
 def scanned(x: Any, layers: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     return jax.lax.scan(lambda x, layer: (jnp.tanh(x @ layer), None), x, layers)[0]
 
 
 def converging(x: Any) -> Any:
-    import jax
-
     return jax.lax.while_loop(lambda x: x.sum() < 1e3, lambda x: x @ x + x, x)
 
 
@@ -88,8 +83,6 @@ def test_every_call_counts() -> None:
     Calls times the FLOPs of a scan's layers, whatever stays on the fast path, and the
     time that all devices of the process take for it at their peak.
     """
-    import jax
-
     with instrumented(peak_flops=PEAK, peak_bandwidth=1e8) as agent:
         fun = jax.jit(scanned)
         x, layers = ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE)
@@ -117,8 +110,6 @@ def test_every_call_counts() -> None:
 
 def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:
     """No number is better than a lower bound; the reason has a line."""
-    import jax
-
     with instrumented(peak_flops=PEAK) as agent:
         jax.jit(converging)(ones(SIZE, SIZE))
         known(agent, "converging")
@@ -146,7 +137,6 @@ def scaled(x: Any) -> Any:
 
 def test_calls_that_nothing_counts_are_unknown() -> None:
     """JAX calls some programs outside of jit; what has nothing to count has 0."""
-    import jax
 
     def fresh(number: int) -> Any:
         def square(x: Any) -> Any:
@@ -187,8 +177,6 @@ def test_calls_that_nothing_counts_are_unknown() -> None:
 
 def test_functions_jitted_earlier_are_not_counted() -> None:
     """Their cached calls are seen by nothing; that is said of those that multiply."""
-    import jax
-
     fun, other = jax.jit(batched), jax.jit(doubled)
     with instrumented() as agent:
         other(ones(SIZE, SIZE))
@@ -201,8 +189,6 @@ def test_functions_jitted_earlier_are_not_counted() -> None:
 
 def test_batches_of_several_sizes() -> None:
     """With a second program, a sampled call stands for those since the last."""
-    import jax
-
     with instrumented(sample_rate=100) as agent:
         fun = jax.jit(batched)
         small, large = ones(2, SIZE), ones(8, SIZE)
@@ -233,8 +219,6 @@ def test_batches_of_several_sizes() -> None:
 
 def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The utilization of the process would be too low without this function."""
-    import jax
-
     with instrumented() as agent:
         runtime = runtime_of(agent)
         part = None if runtime is None else runtime.part(UtilizationPart)
@@ -254,7 +238,6 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.contained
 def test_a_failure_leaves_the_rest_of_the_program(monkeypatch):
     """What XLA says of it is exported all the same."""
-    import jax
 
     def fails(*_: object) -> None:
         raise KeyError
@@ -290,8 +273,6 @@ def test_a_program_on_several_devices() -> None:
 @pytest.mark.optimised
 def test_what_a_function_achieves() -> None:
     """FLOPs over sampled execution times, its part of the peak, and what bounds it."""
-    import jax
-
     size = 1024
     with instrumented(sample_rate=50, peak_flops=1e15, peak_bandwidth=1e6) as agent:
         fun = jax.jit(batched)
@@ -348,8 +329,6 @@ def _raw(agent: Any, name: str) -> Any:
 
 def test_trackers_get_it_without_a_statement() -> None:
     """Between two rows: FLOPs by hand, at the peak, over the time between."""
-    import jax
-
     import jaxmon
 
     every, rows = 5, dict[int, dict[str, Any]]()

@@ -57,15 +57,10 @@ class FunctionTally:
     The FLOPs of a function's calls. Thread-safe.
 
     JAX does not say which program a cached call runs. If all programs of a function
-    need as much, as if there is only one, calls times that is exact. Otherwise each
-    sampled call stands for those since the sample before: their shapes distinguish the
-    programs.
-
-    Attributes:
-        unknown: why they are unknown; `None` if they are known.
-        uncounted: whether calls of one of its programs are not counted.
-        only: what a call of any program takes; `None` if they differ, or are unknown.
-        open_loop: as in `Flops`, of the latest program.
+    need as much, *only* that, calls times that is exact. Otherwise each sampled call
+    stands for those since the sample before: their shapes distinguish the programs.
+    Calls of one that is *uncounted* are not seen; *open_loop* is as in `Flops`, of the
+    latest program.
     """
 
     def __init__(self) -> None:
@@ -213,12 +208,10 @@ class UtilizationPart(Part):
         """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
         if SITE in self._guard.off:
             return
-        try:
+        with self._guard.contained(SITE):  # the compile goes on
             reference = None if jaxpr is None else (function, weakref.ref(jaxpr))
             self._thread.jaxpr = reference
             self._thread.applied = applied_at(frame) is not None
-        except Exception:  # noqa: BLE001 - contained: the compile goes on
-            self._guard.failed(SITE)
 
     def _on_call(
         self, function: Function, jitted: Jitted, call: JitCall, options: Options
@@ -226,7 +219,7 @@ class UtilizationPart(Part):
         del jitted, options
         if SITE in self._guard.off:
             return
-        try:
+        with self._guard.contained(SITE):  # the compile goes on
             shapes, static = None, call.static_argnums or call.static_argnames
             # Static arguments are among the shapes, and not among the kinds.
             if call.kinds and not static and call.given.maker == "jax.jit":
@@ -234,8 +227,6 @@ class UtilizationPart(Part):
             if shapes is None:
                 shapes = self._shapes(call.args, call.kwargs)
             self._thread.shapes = function, shapes
-        except Exception:  # noqa: BLE001 - contained: the compile goes on
-            self._guard.failed(SITE)
 
     def lowered(self, function: Function) -> Lowered:
         """Return what is known of the program just compiled; it is to be counted."""
@@ -271,47 +262,37 @@ class UtilizationPart(Part):
         """Count FLOPs, of the model and computed once more; milliseconds if many."""
         if not function.is_users:
             return {}
-        tally = self._tally(function)
-        with self._guard.contained(SITE):  # the rest is known of the program
-            return self._count(function, tally, lowered, executable, facts)
-        tally.add(Uncounted("untraced"), lowered.shapes)
-        return {}
-
-    def _count(
-        self,
-        function: Function,
-        tally: FunctionTally,
-        lowered: Lowered,
-        executable: Any,
-        facts: Mapping[str, float],
-    ) -> dict[str, float]:
         self._rooflines.pop(function, None)
         self._unplaced.pop(function, None)
+        tally = self._tally(function)
         if lowered.jaxpr is None:
             # Another device needs another program, but JAX lowers no second one.
             tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
-        found = counting.count(self._jax, lowered.jaxpr, self._lines)
-        tally.open_loop = found.open_loop
-        if found.unknown is not None:
-            tally.add(found.unknown, lowered.shapes)
-            return {}
-        mine = list(executable.local_devices())
-        devices = max(int(facts.get("devices", 1)), len(mine), 1)
-        peak = self._peak_of(mine)
-        whole = cost_of(found, peak)
-        figures = {f"{work}_flops": number for work, number in whole.flops.items()}
-        if whole.ideal is None and peak is not None and peak.flops:
-            # Other functions have a utilization, which this one would make too low.
-            tally.add(Uncounted("format", without_peak(found, peak)), lowered.shapes)
+        with self._guard.contained(SITE):  # the rest is known of the program
+            found = counting.count(self._jax, lowered.jaxpr, self._lines)
+            tally.open_loop = found.open_loop
+            if found.unknown is not None:
+                tally.add(found.unknown, lowered.shapes)
+                return {}
+            mine = list(executable.local_devices())
+            devices = max(int(facts.get("devices", 1)), len(mine), 1)
+            peak = self._peak_of(mine)
+            whole = cost_of(found, peak)
+            figures = {f"{work}_flops": n for work, n in whole.flops.items()}
+            if whole.ideal is None and peak is not None and peak.flops:
+                # Other functions have a utilization, which this would make too low.
+                reason = Uncounted("format", without_peak(found, peak))
+                tally.add(reason, lowered.shapes)
+                return figures
+            tally.add(self._share(whole, len(mine), devices), lowered.shapes)
+            flops = sum(whole.flops.values()) / devices
+            if flops and whole.ideal and peak is not None and peak.bandwidth:
+                seconds = sum(whole.ideal.values()) / devices
+                self._unplaced[function] = found, flops, seconds, peak.bandwidth
             return figures
-        tally.add(self._share(whole, len(mine), devices), lowered.shapes)
-        seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
-        bandwidth = None if peak is None else peak.bandwidth
-        flops = sum(whole.flops.values()) / devices
-        if flops and seconds and bandwidth:
-            self._unplaced[function] = found, flops, seconds, bandwidth
-        return figures
+        tally.add(Uncounted("untraced"), lowered.shapes)
+        return {}
 
     def place(
         self, function: Function, executable: Any, facts: Mapping[str, float]

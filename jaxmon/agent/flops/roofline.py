@@ -180,13 +180,9 @@ MODEL, RECOMPUTED = catalog.FLOPS_WORK
 
 class CallCost(NamedTuple):
     """
-    What one call of a program takes, on this process's devices.
-
-    Attributes:
-        flops: by work, one of `catalog.FLOPS_WORK`.
-        ideal: seconds that all devices of the process take for it at their peak, by
-            work; `None` if a peak is unknown.
-        part: what part of these devices runs the program; 0 if that is unknown.
+    What a call of a program takes on this process's devices, of which *part* runs it, 0
+    if unknown: FLOPs, and seconds of all of them at their peak if that is known, by
+    work.
     """
 
     flops: Mapping[str, float]

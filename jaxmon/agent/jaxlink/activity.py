@@ -6,6 +6,7 @@ import dis
 import inspect
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from types import CodeType, ModuleType
 from typing import TypeAlias
@@ -181,7 +182,7 @@ class ActivityReader:
         self._jax = directories(jax)
         self.finder = SourceLineFinder(jax)
         self._loops = CodeLoops()
-        self._kinds: dict[str, int] = {}
+        self._kind_of = lru_cache(MAX_SITES)(self._kind)
 
     def read(self, stack: Stack) -> Doing:
         """Return what the thread does; about half a microsecond per function."""
@@ -191,7 +192,7 @@ class ActivityReader:
         caller = UNKNOWN
         drives = is_packaged = holds = False
         for at in rest:
-            kind = self._kind(at.code)
+            kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
                 if user is None or _is_generated(user) > _is_generated(at):
                     user = at
@@ -241,7 +242,7 @@ class ActivityReader:
         (function, _), caller, within, inner = called, UNKNOWN, UNKNOWN, stack[0]
         traces = jits = False
         for at in stack:
-            if self._kind(at.code) in _NOT_THEIRS:
+            if self._kind_of(at.code.co_filename) in _NOT_THEIRS:
                 traces = traces or at.code.co_name in _COMPILING
                 jits = jits or at.code.co_filename.endswith(_JIT)
                 continue
@@ -262,7 +263,7 @@ class ActivityReader:
 
     def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
         """Return the line of the outermost loop of *code*, if it is the user's."""
-        is_user = self._kind(code) == _USER
+        is_user = self._kind_of(code.co_filename) == _USER
         return self._loops.at(code, offset) if is_user else None
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
@@ -270,7 +271,7 @@ class ActivityReader:
         state, depth = "", 0
         while depth < len(stack):
             code = stack[depth].code
-            if (kind := self._kind(code)) not in _NOT_THEIRS:
+            if (kind := self._kind_of(code.co_filename)) not in _NOT_THEIRS:
                 break
             if kind == _JAX:
                 # A running program waits for what JAX does around a callback.
@@ -287,7 +288,7 @@ class ActivityReader:
         site = sites.at(at.code, at.offset)
         if site is None:
             return self._waiting(rest), "", rest
-        wraps = self._kind(at.code) == _LIBRARY and sites.calls(at.code)
+        wraps = self._kind_of(at.code.co_filename) == _LIBRARY and sites.calls(at.code)
         if site.state == FETCH and wraps:
             # It calls a jitted function, and always waits for it: Equinox does.
             return DEVICE, "", rest
@@ -324,24 +325,14 @@ class ActivityReader:
         """Return the lines of *stack* without our functions, innermost first."""
         return [_line(at) for at in stack if not _is_ours(at.code.co_filename)]
 
-    def _kind(self, code: CodeType) -> int:
-        file = code.co_filename
-        kind = self._kinds.get(file)
-        return self._learn(file) if kind is None else kind
-
-    def _learn(self, file: str) -> int:
+    def _kind(self, file: str) -> int:
         if file.startswith(self._jax):
-            kind = _JAX
-        elif _is_ours(file):
-            kind = _OURS
-        else:
-            # Frozen modules are the interpreter's own.
-            library = file.startswith("<frozen ") or self.finder.is_library(file)
-            kind = _LIBRARY if library else _USER
-        if len(self._kinds) >= MAX_SITES:
-            self._kinds.clear()
-        self._kinds[file] = kind
-        return kind
+            return _JAX
+        if _is_ours(file):
+            return _OURS
+        # Frozen modules are the interpreter's own.
+        library = file.startswith("<frozen ") or self.finder.is_library(file)
+        return _LIBRARY if library else _USER
 
 
 def _label(at: Position) -> str:

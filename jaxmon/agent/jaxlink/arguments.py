@@ -29,14 +29,11 @@ _HELPERS = ("_run_python_pjit", "_python_pjit_helper")
 
 class JitCall:
     """
-    A call as found in JAX's frames. Must not outlive the observation: it refers to the
-    user's arguments.
+    A call as found in JAX's frames, with the user's arguments: must not be kept.
 
     Attributes:
-        given: the options passed to `jax.jit` or `jax.pmap`.
         leaves: the traced leaves, `None` if JAX does not keep them, and their *tree*.
         avals: their abstract values, empty if JAX has none.
-        names: JAX's names of the leaves.
         nodes: an object for each traced argument, the same for equal trees; empty if
             they were not compared.
         kinds: *leaves* by kind, `None` if they were not read.
@@ -190,11 +187,9 @@ def array_classes(jax: Any) -> tuple[Any, ...]:
 
 def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
     """
-    Return what identifies the shapes of *leaves*: equal if shapes and types are. Costs
-    0.3 µs per leaf; of very many, only their number and the last are read.
-
-    Values are left out, those of static arguments too: a step number passed as an
-    integer is another one on each call.
+    Return what identifies the shapes and types of *leaves*, 0.3 µs per leaf; of very
+    many, their number and the last. No values: a step number is another one on each
+    call.
     """
     # By their types: `isinstance` may run code of the program.
     found = [

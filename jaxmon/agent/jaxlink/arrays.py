@@ -103,11 +103,9 @@ def _kind_text(kind: Any) -> str:
 
 def is_ready_or_deleted(array: Any) -> bool:
     """
-    Return whether *array* is ready, or deleted.
-
-    Up to 0.10 `is_ready` of a deleted array crashes, and the owner may delete it at any
-    time. Both are read from C, within one bytecode, so that no other thread runs in
-    between.
+    Return whether *array* is ready, or deleted. Up to 0.10 `is_ready` of a deleted
+    array crashes, and the owner may delete it at any time: both are read from C, within
+    one bytecode, so that no other thread runs in between.
     """
     return any(map(call, (array.is_deleted, array.is_ready)))
 

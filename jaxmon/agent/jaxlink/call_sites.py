@@ -3,9 +3,8 @@ The places in the user's code that call jitted functions, ask iterators for item
 transfer arrays.
 
 A cached call runs in C++: the innermost frame is the caller's, at the instruction that
-calls. So these places are remembered when a call is seen, and found in the code of the
-functions that are on a stack; there only global names are known, and names of what that
-code has been seen to call on another line.
+calls. So places are remembered when a call is seen, and found in the code of functions
+on a stack, by global names and by names of what it has been seen to call.
 """
 
 from __future__ import annotations
@@ -363,12 +362,10 @@ class TransferSites:
         self, frame: FrameType, direction: Direction, *, scalars: bool = False
     ) -> TransferSite | None:
         """
-        Return the transfer site on the stack of *frame*, the one of JAX that makes the
-        transfer; `None` if JAX itself or we make it, or it is observed as a whole
-        further up. If *scalars*, only numbers are sent, which may be literals.
-
-        Costs 0.15 µs per frame with warm CPU caches, four times that between two XLA
-        executions.
+        Return the transfer site on the stack of *frame*; `None` if JAX itself or we
+        transfer, or it is observed further up. If *scalars*, only numbers are sent,
+        maybe literals. Costs 0.15 µs per frame with warm CPU caches, four times that
+        between two XLA executions.
         """
         # The program calls the method itself, without a frame of JAX.
         how = "block_until_ready" if direction == "sync" else ""

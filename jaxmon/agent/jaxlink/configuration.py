@@ -52,11 +52,9 @@ def context_of(jax: Any) -> Configuration:
     count = len(context())
     tell = getattr(config, "trace_context_names", None)
     if tell is not None:
-        try:
+        names: tuple[str, ...] = ()
+        with interrupts.expected(NotImplementedError):  # with an older jaxlib
             names = tuple(tell())
-        except NotImplementedError as error:  # with an older jaxlib
-            interrupts.pass_on(error)
-            names = ()
         if len(names) == count:
             return Configuration(names, context)
     code = getattr(context, "__code__", None)

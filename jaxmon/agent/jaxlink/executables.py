@@ -45,10 +45,8 @@ def loaded(jax: Any) -> list[Any]:
 def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> Any:
     """
     Return options to print HLO without large constants; `None` if this JAX has none,
-    which then omits them as well.
-
-    What differs between hosts is omitted: metadata, unless *origins*, and backend
-    configuration, with autotuning results, unless that or *configured*.
+    which then omits them as well. What differs between hosts is omitted: metadata,
+    unless *origins*, and autotuning results, unless that or *configured*.
     """
     kind = _of_jaxlib(jax, "HloPrintOptions")
     if kind is None:
@@ -73,28 +71,21 @@ def size_of(jaxpr: Any) -> int:
 
 def facts(executable: Any) -> dict[str, float]:
     """
-    Return XLA's statistics of *executable*, as far as known.
-
-    They are per device. FLOPs and accessed bytes count the body of a loop once, however
-    often it runs, and almost nothing for custom calls.
+    Return XLA's statistics per device, as far as known. FLOPs and accessed bytes count
+    the body of a loop once, and almost nothing for custom calls.
     """
     found: dict[str, float] = {}
-    try:
-        cost = executable.cost_analysis() or {}
-    except (RuntimeError, NotImplementedError) as error:
-        interrupts.pass_on(error)
-        cost = {}
+    cost, memory = None, None
+    with interrupts.expected(RuntimeError):
+        cost = executable.cost_analysis()
+    with interrupts.expected(RuntimeError):
+        memory = executable.get_compiled_memory_stats()
     if isinstance(cost, list):
-        cost = cost[0] if cost else {}
+        cost = cost[0] if cost else None
     for name, key in (("flops", "flops"), ("accessed_bytes", "bytes accessed")):
-        value = cost.get(key, -1)
+        value = (cost or {}).get(key, -1)
         if value >= 0 and math.isfinite(value):
             found[name] = value
-    try:
-        memory = executable.get_compiled_memory_stats()
-    except (RuntimeError, NotImplementedError) as error:
-        interrupts.pass_on(error)
-        return found
     for name, (attribute, zero_is_unknown) in _MEMORY.items():
         value = getattr(memory, attribute, -1)
         if value > 0 or (value == 0 and not zero_is_unknown):
@@ -103,9 +94,7 @@ def facts(executable: Any) -> dict[str, float]:
 
 
 class ArgumentCopy(NamedTuple):
-    """
-    A copy of an argument that becomes an output: its name if known, bytes on a device.
-    """
+    """A copy of an argument that becomes an output: its name if known, and bytes."""
 
     argument: str
     bytes: int

@@ -62,13 +62,11 @@ _Miss = TypeVar("_Miss")
 
 class Jitted(NamedTuple):
     """
-    A jitted function, as found in a JAX frame.
+    A jitted function, as found in a JAX frame of a *call* or ahead of time.
 
     Attributes:
-        fun: the user's function.
         key: identifies the jitted object: its ``PjitInfo``, or, for pmap, *fun*.
         source: ``"name at file:line"``, or `None` for pmap.
-        call: whether the frame belongs to a call, not to ahead-of-time use.
     """
 
     fun: object
@@ -222,13 +220,9 @@ def _ahead(frame: FrameType) -> Jitted | None:
 
 class StackProgram(NamedTuple):
     """
-    Information from the stack about a program being traced, lowered or compiled.
-
-    Attributes:
-        jitted: the innermost jitted function that caused it, if any.
-        source: ``"name at file:line"`` of the traced function, as far as JAX records
-            it; the only identification of an ahead-of-time compile.
-        name: the program's name, if only the frames have it (up to 0.6.0).
+    What a stack shows of a program being traced, lowered or compiled: the innermost
+    jitted function; as far as JAX records it ``"name at file:line"``, all that is known
+    ahead of time; and its name, if only the frames have it (up to 0.6.0).
     """
 
     jitted: Jitted | None

@@ -34,12 +34,7 @@ from jaxmon.exposition.families import Family, family_of
 
 class Hooks:
     """
-    All hooks of one agent.
-
-    Attributes:
-        on: whether the hooks are attached, or about to be.
-        is_calling: returns whether the program itself is calling, not JAX while it
-            traces.
+    All hooks of one agent; *is_calling* is whether the program is, not JAX that traces.
     """
 
     def __init__(self, jax: Any, guard: Guard) -> None:

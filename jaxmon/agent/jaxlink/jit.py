@@ -208,11 +208,9 @@ def inside_shim(fun: object) -> Any:
 
 def name_in_program(fun: object, *, search: bool) -> str | None:
     """
-    Return ``module.qualname`` of the code that *fun*, which may claim to be JAX's
-    through `functools.wraps`, really runs; `None` if that is JAX's too.
-
-    With *search*, functions of JAX are searched for the function of the program that
-    they call, such as that of ``checkify``; at most 50 of them.
+    Return ``module.qualname`` of the code that *fun* really runs, whatever `wraps`
+    says, or with *search* that at most 50 functions of JAX call; `None` if that is
+    JAX's too.
     """
     seen: set[int] = set()
     left = [fun]
@@ -233,10 +231,8 @@ def contents(fun: types.FunctionType) -> list[Any]:
     """Return the values of the free variables of *fun* that are set."""
     found = []
     for cell in fun.__closure__ or ():
-        try:
+        with interrupts.expected(ValueError):  # not set
             found.append(cell.cell_contents)
-        except ValueError as error:  # not set
-            interrupts.pass_on(error)
     return found
 
 

@@ -51,11 +51,9 @@ class Observer(Protocol):
 
 def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., Any]:
     """
-    Wrap *call* for one call, so that an observer learns of its end.
-
-    The interpreter drops the wrapper as soon as the call ends, however it ends, which
-    consumes an item of *note*. No frame of ours is on the stack meanwhile, or at the
-    end.
+    Wrap *call* for one call, at whose end, however it ends, an item of *note* is
+    consumed: the interpreter drops the wrapper then. No frame of ours is on the stack
+    meanwhile.
     """
     once = SingleUse()
     once.__call__ = call
@@ -65,12 +63,11 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
 
 class Probe:
     """
-    Replaces *original* and passes each call to *observe*.
+    Replaces *original* and passes each call to *observe*, or if not `active`, none.
 
-    Costs a third of a microsecond per call, a seventh if the observer's *allowance* has
-    let the next calls pass. Exceptions of the observer are contained by *guard* under
-    the name *site*. If disabled (`active` false), the probe only passes calls through.
-    If *caller* is given, so it does with calls by functions of other names.
+    Costs a third of a microsecond per call, a seventh if the *allowance* lets it pass,
+    or another function than *caller* makes it. Exceptions of the observer are contained
+    by *guard* under the name *site*.
     """
 
     def __init__(  # noqa: PLR0913 - what each call depends on
@@ -276,11 +273,10 @@ class Listeners:
 
     def _take_off(self) -> None:
         for kind in self._kinds:
-            try:
+            # Another thread may do so just now.
+            with interrupts.expected(AssertionError, ValueError):
                 if kind.listener in kind.registered():
                     kind.unregister(kind.listener)
-            except (AssertionError, ValueError) as error:  # by another thread just now
-                interrupts.pass_on(error)
 
     def _take_event(self, event: str, **_: Any) -> None:
         self._pass_on(self.events.get(event))

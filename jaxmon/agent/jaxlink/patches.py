@@ -1,12 +1,10 @@
 """
-Attribute patches that can be undone.
+Attributes of JAX that jaxmon replaces, by release, and how that is undone. Each
+function raises `AttributeError` if the installed JAX lacks its target.
 
-Functions and classes of JAX that jaxmon replaces, by release. Each function raises
-`AttributeError` if the installed JAX lacks its target.
-
-Replaces methods of JAX's array class without adding a stack frame. Looking the method
-up runs an observer, which returns a callable for one call; the call has finished when
-the interpreter drops that. `jaxlink.listeners` does the same for functions.
+Methods of JAX's array class are replaced without a stack frame: looking one up runs an
+observer, which returns a callable for one call; that has finished when the interpreter
+drops it. `jaxlink.listeners` does the same for functions.
 """
 
 from __future__ import annotations
@@ -45,10 +43,8 @@ class Patch(NamedTuple):
 
 class Patches:
     """
-    Replaced attributes of modules and classes, and contents of cells, restored last in,
-    first out.
-
-    An attribute that other code replaced after us is left alone: their wrapper keeps
+    Replaced attributes of modules and classes, and contents of cells, restored in
+    reverse. One that other code replaced after us is left alone: their wrapper keeps
     calling ours, so ours must keep working when inactive.
     """
 
@@ -406,11 +402,9 @@ class DeletedArrayHook:
 
 
 def _caller() -> FrameType | None:
-    try:
+    with interrupts.expected(ValueError):  # by C++ on a thread without Python
         return sys._getframe(2)  # noqa: SLF001 - no other frame is there
-    except ValueError as error:  # constructed by C++ on a thread without Python
-        interrupts.pass_on(error)
-        return None
+    return None
 
 
 _JIT = "_jit_of_eval_shape"

@@ -1,22 +1,18 @@
 """
-Finds the user's line in a stack.
+Finds the user's line in a stack: the innermost one outside of libraries.
 
-Memory is allocated deep inside JAX; users want the line of their own program that
-requested it: the innermost one outside of libraries.
-
-Finds the line of the program that jits or calls a function. Who calls `jax.jit` decides
-whose function it is: a program may jit a function of JAX, and JAX jits functions of its
-own while it runs the program's.
+Who calls `jax.jit` decides whose function it is: a program may jit a function of JAX,
+and JAX jits functions of its own while it runs the program's.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from traceback import walk_tb
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -45,7 +41,7 @@ class SourceLine(NamedTuple):
 UNKNOWN = SourceLine("", 0, "")
 
 
-@functools.cache
+@lru_cache(1)
 def _standard_library() -> tuple[str, ...]:
     """Return the path prefixes of the standard library; takes a millisecond."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
@@ -95,18 +91,22 @@ class ProgramLine(NamedTuple):
 
 
 class SourceLineFinder:
-    """Finds the user's line in stacks. Costs about 0.2 µs per frame."""
+    """
+    Finds the user's line in stacks. Costs about 0.2 µs per frame.
+
+    Attributes:
+        tier: returns how far a file is from the user's own: 0 if it is one of these.
+    """
 
     def __init__(self, jax: ModuleType) -> None:
         self._jax = (OURS, *directories(jax))
         self._standard = _standard_library()
-        self._tiers: dict[str, int] = {}
+        self.tier: Callable[[str], int] = lru_cache(_MAX_FILES)(self._tier)
 
     def of(self, stack: Sequence[SourceLine]) -> SourceLine:
         """
-        Return the user's line in *stack*, whose innermost frame is first.
-
-        If there is none: a line of code without a file, of a library, or else of JAX.
+        Return the user's line in *stack*, innermost first, else one of no file, a
+        library, JAX.
         """
         if not stack:
             return UNKNOWN
@@ -193,15 +193,6 @@ class SourceLineFinder:
     def is_jax(self, file: str) -> bool:
         """Return whether *file* belongs to JAX, or to us."""
         return self.tier(file) == sources.JAX
-
-    def tier(self, file: str) -> int:
-        """Return how far *file* is from the user's own: 0 if it is one of these."""
-        tier = self._tiers.get(file)
-        if tier is None:
-            if len(self._tiers) >= _MAX_FILES:
-                self._tiers.clear()
-            tier = self._tiers[file] = self._tier(file)
-        return tier
 
     def _tier(self, file: str) -> int:
         if file.startswith(self._jax):

@@ -1,8 +1,7 @@
 """
-Observes transfers between host and device at the functions of JAX that make them.
-
-Arrays are read by methods of JAX's array class, each replaced by a `MethodPatch`. Data
-is sent by functions that JAX looks up in its modules, each replaced by a `Probe`.
+Observes transfers between host and device at the functions of JAX that make them:
+methods of its array class, by a `MethodPatch`, and what it looks up in modules, by a
+`Probe`.
 
 Transfers that JAX makes in C++ alone cannot be observed: a NumPy argument of a cached
 call, and, on a CPU, NumPy's direct access to an array's memory. See
@@ -189,25 +188,13 @@ class TransferHooks:
         methods.append(
             ObservedTarget(array, "block_until_ready", self.on_wait, self._waits)
         )
-        pxla = source.interpreters.pxla
+        pxla, puts = source.interpreters.pxla, (self.on_device_put, self._puts)
+        waits = self.on_block_until_ready, self._waits
         probes = [
-            *_everywhere(
-                self.on_device_put,
-                self._puts,
-                "batched_device_put",
-                pxla,
-                source.dispatch,
-            ),
-            *_everywhere(
-                self.on_block_until_ready,
-                self._waits,
-                "batched_block_until_ready",
-                source.api,
-            ),
+            *_everywhere(*puts, "batched_device_put", pxla, source.dispatch),
+            *_everywhere(*waits, "batched_block_until_ready", source.api),
             # Only since 0.12, and only if the program enabled it.
-            *_everywhere(
-                self.on_device_put, self._puts, "shard_args", pxla, required=False
-            ),
+            *_everywhere(*puts, "shard_args", pxla, required=False),
         ]
         for place in (*methods, *probes):
             vars(place.owner)[place.name]

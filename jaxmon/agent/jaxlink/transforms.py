@@ -181,12 +181,9 @@ class Transformed(NamedTuple):
 
     Attributes:
         jitted: the function, if the program is applied in its *call*, with tracers.
-        names: of the function: ``"name at file:line"`` as JAX records it (since 0.5),
-            and the bare name.
-        kind: which program of the function it is: the functions of JAX that apply it,
-            and which of the arguments they transform.
+        names: ``"name at file:line"`` as JAX records it (since 0.5), and the bare name.
+        kind: what of JAX applies it, and which arguments that transforms.
         structure: distinguishes programs of the same kind, but not their shapes.
-        operands: what it is applied to, with their abstract values.
     """
 
     jitted: Jitted | None

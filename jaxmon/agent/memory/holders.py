@@ -149,11 +149,9 @@ class HolderFinder:
             if type(target) is not types.FunctionType:
                 continue
             code = target.__code__
-            try:
+            inside: dict[str, Any] = {}
+            with interrupts.expected(AttributeError, ValueError):  # one is not set yet
                 inside = closure(target)
-            except (AttributeError, ValueError) as error:  # one is not set yet
-                interrupts.pass_on(error)
-                inside = {}
             named = zip(code.co_varnames, given, strict=False)
             for name, value in [*named, *inside.items()]:
                 if self._finder.is_user(code.co_filename):

@@ -262,11 +262,8 @@ class _YoungLook(NamedTuple):
 class YoungDetector:
     """
     Judges what grows with the calls of a program since it began. Not thread-safe.
-
-    Attributes:
-        leaks: arrays that accumulate, by device.
-        host: growth of the host's memory beside arrays of the CPU, if that goes on.
-        risen: bytes of it since the first call.
+    Arrays accumulate in *leaks*, by device; the rest of the host's memory in *host*, if
+    that goes on, and since the first call by *risen* bytes.
     """
 
     def __init__(self) -> None:
@@ -279,10 +276,7 @@ class YoungDetector:
     def add(
         self, profile: MemoryProfile, resident: int, calls: int, now: float
     ) -> None:
-        """
-        Add a snapshot, after so many *calls* of jitted functions, with the *resident*
-        bytes of the process, without arrays in its memory; *now* is monotonic.
-        """
+        """Add a snapshot after so many *calls*; *resident* bytes are without arrays."""
         looks = self._looks
         if calls:
             self._rest = resident if self._rest is None else self._rest
@@ -380,10 +374,7 @@ class FillingDetector:
         calls: int,
         now: float,
     ) -> Mapping[str, Leak]:
-        """
-        Add a snapshot, after so many *calls* of jitted functions, and return the leaks
-        that leave only minutes, by device; *now* is monotonic.
-        """
+        """Add a snapshot and return the leaks that leave only minutes, by device."""
         self._calls.append((now, calls))
         while len(self._calls) > 1 and self._calls[1][0] <= now - self._window:
             self._calls.popleft()

@@ -172,13 +172,12 @@ class Suspicion:
 
     def explain(self) -> tuple[Leak, ...]:
         """Return the suspects."""
+        young, calls, leaks = self._young, self._calls(), list(self._leaks.values())
         return tuple(
             [
                 self._fact(leak).replace(holder=self._holder(leak.device))
-                for leak in list(self._leaks.values())
-                if not leak.calls
-                or self._young is None
-                or self._young.goes_on(leak, self._calls())
+                for leak in leaks
+                if not leak.calls or young is None or young.goes_on(leak, calls)
             ]
         )
 
@@ -230,11 +229,9 @@ _LOOK_SECONDS = 5.0
 
 class MemoryLines(Part):
     """
-    Reads JAX's own memory profile on a background thread.
-
-    JAX itself always records the stack of each live buffer; a snapshot costs as much as
-    `jax.profiler.device_memory_profile`, about 1 µs per live array, holding the GIL.
-    Nothing is allocated on a device, and the backends are never initialised by us.
+    Reads JAX's own memory profile on a background thread: JAX always records the stack
+    of each live buffer; a snapshot takes 1 µs per live array, holding the GIL. Nothing
+    is allocated on a device, and the backends are never initialised by us.
     """
 
     name = "allocations"

@@ -261,11 +261,7 @@ class MemoryProfile:
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
     def growth_since(self, earlier: MemoryProfile) -> tuple[AllocationLine, ...]:
-        """
-        Return the lines whose memory changed since *earlier*.
-
-        ``bytes`` and ``arrays`` are differences; largest growth first.
-        """
+        """Return how lines changed since *earlier*, largest growth first."""
         growth = {_key(line): [line.bytes, line.arrays] for line in self.lines}
         for line in earlier.lines:
             total = growth.setdefault(_key(line), [0, 0])

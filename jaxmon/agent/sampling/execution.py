@@ -88,10 +88,8 @@ class RollingMedian:
 
 class SteadyPace:
     """
-    Seconds per unit of work, of which one sample is no large part.
-
-    Times all calls, a single sample that was delayed would count as often as there are
-    calls for each sample. So the slowest counts like the second slowest.
+    Seconds per unit of work, in which the slowest sample counts like the second
+    slowest: times all calls, one that was delayed would count for many.
     """
 
     def __init__(self) -> None:
@@ -264,9 +262,9 @@ class ExecutionTimer:
 
     def _usual_is_known(self, usual: float, seconds: float, start: float) -> bool:
         """
-        Return whether a run of the *usual* length would be known well enough, polled
-        like one of *seconds* whose start was known to *start*. So whether a run counts
-        does not depend on its length.
+        Return whether a run of *usual* length would be known well enough, polled like
+        one of *seconds* whose start was known to *start*: that must not depend on its
+        length.
         """
         pace = self._pace
         end, delay = pace.gaps[-1], pace.delays[-1]
@@ -298,9 +296,8 @@ class ExecutionFigures:
         hits: their number at the last timer run.
         sampled: `time.perf_counter` when it last had its turn.
         dispatch: how long sampled calls took to return; the latest in *dispatches*.
-        execution: how long the device worked on them; the latest in *executions*, their
-            mean, of which none is a large part, in *steady*.
-        pace: estimates for the next samples.
+        execution: how long the device worked; the latest in *executions*, a mean in
+            *steady*.
     """
 
     def __init__(self, function: Function) -> None:

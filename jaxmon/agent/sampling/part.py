@@ -1,9 +1,9 @@
 """
 Sampled calls: a few calls of each function, measured in detail.
 
-A timer picks functions that are being called and arms one object of each; their next
-call is timed, passed to the observers, and polled until its work is done. Other calls
-cost nothing extra. See `docs/time.md` for the meaning of the metrics.
+A timer arms one object of each function that is being called; its next call is timed,
+passed to the observers, and polled until its work is done. Other calls cost nothing
+extra. See `docs/time.md` for the meaning of the metrics.
 """
 
 from __future__ import annotations

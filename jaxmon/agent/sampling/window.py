@@ -45,12 +45,10 @@ _SMALL = 1024
 
 class DeviceWork:
     """
-    One run of a program, identified by some of its outputs, *leaves*: all are ready
-    together. If one is deleted or donated meanwhile, the next one is polled.
-
-    Nothing here blocks. The end lies between two polls, both as `time.perf_counter`:
-    the last that found an output *unfinished* and the first that found it *finished*,
-    `None` before that. It is *lost* if every output was deleted or donated, or has an
+    One run of a program, by some of its outputs, ready together: if one is deleted or
+    donated, the next is polled, without blocking. The end lies between two polls, the
+    last that found it *unfinished* and the first that found it *finished*, by
+    `time.perf_counter`; it is *lost* if all outputs were deleted or donated, or have an
     error.
     """
 
@@ -96,11 +94,9 @@ class DeviceWork:
 
 def smallest_outputs(leaves: Sequence[Any], array: Any) -> list[Any]:
     """
-    Return the smallest of *leaves* that are non-empty arrays of type *array* and still
-    exist, and a few more small ones; only a few are checked.
-
-    A training step returns its loss along with the state for the next step, some of
-    which is as small. So several are kept, those at either end first.
+    Return the smallest of *leaves* that are non-empty arrays of type *array* and exist,
+    and a few more small ones, those at either end first: a training step returns its
+    loss along with the state for the next step, some of which is as small.
     """
     half = min(_LEAVES, (len(leaves) + 1) // 2)
     last, first = leaves[: -half - 1 : -1], leaves[: min(half, len(leaves) - half)]
@@ -210,13 +206,10 @@ class CallEnd(NamedTuple):
 
 class DispatchWindow:
     """
-    Observes dispatched programs while it is open, by JAX's post-call hook in *place*;
-    those that leave the fast path, whose number *missed* returns, are not. With each
-    sampled call that has returned *on_end* is called, on its thread.
-
-    Attributes:
-        waiting: those that need the window open on their next call.
-        spent: processor seconds that calling threads have spent here.
+    Observes dispatched programs while it is open, by JAX's post-call hook in *place*,
+    but for those that leave the fast path, as *missed* counts; *on_end* is called with
+    each sampled call that has returned, on its thread. While some are *waiting*, it
+    stays open; calling threads have *spent* so many processor seconds here.
     """
 
     def __init__(

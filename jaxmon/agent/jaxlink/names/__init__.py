@@ -291,30 +291,27 @@ def _product() -> Any:
     return _parameters(lax.dot, filled(1), filled(1))
 
 
-def _device() -> Any:
-    return import_module("jax").devices("cpu")[0]
-
-
 def _sharding() -> Any:
-    sharding = import_module("jax").sharding
-    mesh = sharding.Mesh([_device()], ("x",))
-    return sharding.NamedSharding(mesh, sharding.PartitionSpec("x"))
+    jax = import_module("jax")
+    mesh = jax.sharding.Mesh(jax.devices("cpu")[:1], ("x",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+
+
+def _xla_client() -> Any:
+    return import_module("jax._src.lib").xla_client
 
 
 def _profile_options() -> Any:
     inside = import_module("jax._src.lib")
-    module = getattr(inside, "_profiler", None) or inside.xla_client.profiler
-    return module.ProfileOptions()
-
-
-def _compile_options() -> Any:
-    return import_module("jax._src.lib").xla_client.CompileOptions()
+    return (
+        getattr(inside, "_profiler", None) or _xla_client().profiler
+    ).ProfileOptions()
 
 
 _SAMPLES: dict[str, Callable[[], Any]] = {
     "array": lambda: import_module("jax").numpy.ones(()),
-    "compile options": _compile_options,
-    "device": _device,
+    "compile options": lambda: _xla_client().CompileOptions(),
+    "device": lambda: import_module("jax").devices("cpu")[0],
     "equation": lambda: _traced().jaxpr.jaxpr.eqns[0],
     "executable": lambda: _compiled().runtime_executable(),
     "jaxpr": lambda: _traced().jaxpr.jaxpr,
