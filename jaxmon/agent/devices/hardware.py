@@ -30,9 +30,7 @@ def chips_of(
     root: Path = tpus.ROOT,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[int, Chip]:
-    """
-    Return the chip of each local TPU device by its id, from sysfs; empty if unknown.
-    """
+    """Return the chip of each local TPU device by its id; empty if sysfs lacks them."""
     if any(device.local_hardware_id is None for device in devices):
         return {}
     ordered = sorted(devices, key=lambda device: device.local_hardware_id)
@@ -73,9 +71,7 @@ class Gpu(NamedTuple):
 
 
 def identify(ordinal: int, library: str | None = None) -> Gpu | None:
-    """
-    Return what GPU has this ``local_hardware_id``, in microseconds; `None` if unknown.
-    """
+    """Return the GPU with this ``local_hardware_id``, in microseconds, if known."""
     try:
         driver = ctypes.CDLL(library or LIBRARY)
         device = ctypes.c_int()

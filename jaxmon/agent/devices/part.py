@@ -18,9 +18,7 @@ from jaxmon.version import version
 
 
 class DeviceIdentity(Part):
-    """
-    Reads constant facts once; those of JAX's backends when the program has new ones.
-    """
+    """Reads constant facts once; those of backends again if there are other ones."""
 
     name = "identity"
 

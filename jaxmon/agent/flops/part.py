@@ -101,9 +101,7 @@ class FunctionTally:
             self.unknown = self.unknown or Uncounted("untraced")
 
     def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
-        """
-        Note a program that was expected: its cost, and for what *shapes*, if known.
-        """
+        """Note a program that was expected: its cost, and its *shapes*, if known."""
         with self._lock:
             del self._expected[:1]
             if isinstance(cost, Uncounted):
@@ -161,9 +159,7 @@ class FunctionTally:
 
 
 class Lowered(NamedTuple):
-    """
-    What JAX lowered, and the shapes of the arguments of the call, if they were seen.
-    """
+    """What JAX lowered, and the shapes of the call's arguments, if they were seen."""
 
     jaxpr: Any
     shapes: Shapes | None

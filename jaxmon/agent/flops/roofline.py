@@ -136,9 +136,7 @@ def shipped(kind: str) -> Peak | None:
 
 
 class DevicePeak(NamedTuple):
-    """
-    The peak of a JAX device, by format as in `Peak`, or ``any`` if the program says it.
-    """
+    """The peak of a JAX device, by format, or ``any`` if the program says it."""
 
     kind: str
     flops: Mapping[str, float]
@@ -158,9 +156,7 @@ class DevicePeak(NamedTuple):
 
 
 def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> DevicePeak:
-    """
-    Return the peak of a JAX *device*; *flops* and *bandwidth* are the program's, or 0.
-    """
+    """Return the peak of *device*; *flops* and *bandwidth* are the program's, or 0."""
     kind, is_tpu = str(device.device_kind), device.platform == "tpu"
     peak, cores = shipped(kind), getattr(device, "core_count", None)
     if peak is None or (cores is not None and cores != _CORES.get(kind, cores)):

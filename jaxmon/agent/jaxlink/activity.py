@@ -295,9 +295,7 @@ class ActivityReader:
         return site.state, site.function, rest
 
     def _runs_first(self, at: Position) -> str:
-        """
-        Return which jitted function called *at* this position JAX compiles or runs.
-        """
+        """Return which jitted function JAX compiles or runs at this position."""
         site = self._sites.at(at.code, at.offset)
         return site.function if site is not None and site.state == DEVICE else ""
 
@@ -370,9 +368,7 @@ def _line(at: Position) -> SourceLine:
 
 
 def _in_jax(code: CodeType, state: str) -> str:
-    """
-    Return what a thread does that runs *code* of JAX, which called what does *state*.
-    """
+    """Return what a thread does that runs *code* of JAX, which called *state*."""
     name = code.co_name
     if state in _DISPATCHES and name in _RUNNING:
         runs = code.co_filename.endswith(_RUNNING[name])
@@ -420,9 +416,7 @@ class CodeLoops:
         self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
 
     def at(self, code: CodeType, offset: int) -> SourceLine | None:
-        """
-        Return the line of the outermost loop around *offset*, `None` if there is none.
-        """
+        """Return the line of the outermost loop around *offset*, if there is one."""
         found = self._found.get(id(code))
         if found is None:
             if len(self._found) >= MAX_SITES or len(code.co_code) > _LONGEST:

@@ -74,9 +74,7 @@ class JitCall:
 def call_served_by(
     frame: FrameType, below: FrameType
 ) -> tuple[Jitted, JitCall | None] | tuple[None, None]:
-    """
-    Return function and call, not to be kept, that a ``cache_miss`` *frame* serves.
-    """
+    """Return function and call, not to be kept, that a ``cache_miss`` serves."""
     variables = frame.f_locals
     jitted = jitted_from_variables(variables, frame.f_back)
     if jitted is None:

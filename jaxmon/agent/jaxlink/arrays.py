@@ -116,9 +116,7 @@ def is_pollable(array: Any) -> bool:
 
 
 def underlying_array(array: Any) -> Any:
-    """
-    Return the array in *array*: one of PRNG keys has no `is_ready`, nor a size in 0.4.
-    """
+    """Return the array in *array*: that of a PRNG key has `is_ready`, and a size."""
     return getattr(array, "_base_array", array)
 
 
@@ -199,9 +197,7 @@ class LeafKinds(NamedTuple):
 
 
 class LeafTypes:
-    """
-    Creates leaf types, a quarter of a microsecond each; *place* gives the placement.
-    """
+    """Creates leaf types, a quarter of a microsecond each, with *place*'s placement."""
 
     def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
         self._array, self._tracer = jax.Array, jax._src.core.Tracer  # noqa: SLF001 - deprecated where it was public

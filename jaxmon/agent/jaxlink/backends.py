@@ -21,9 +21,7 @@ _SELF = Path("/proc/self")
 
 
 def is_calling(jax: Any) -> Callable[[], bool]:
-    """
-    Return whether the program calls on this thread, not JAX while it traces, as asked.
-    """
+    """Return what of JAX returns whether the program calls, not JAX that traces."""
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean
 
@@ -73,9 +71,7 @@ def forked(jax: Any) -> bool:
 
 
 class Cluster(NamedTuple):
-    """
-    A process of a cluster; no address without `jax.distributed`, as may be on TPUs.
-    """
+    """A process of a cluster; TPUs may have no coordinator in `jax.distributed`."""
 
     rank: int
     size: int
@@ -83,9 +79,7 @@ class Cluster(NamedTuple):
 
 
 def cluster(jax: Any) -> Cluster | None:
-    """
-    Return the place of this process, `None` while neither backends nor JAX know it.
-    """
+    """Return the place of this process, `None` while it is not known."""
     state = jax._src.distributed.global_state  # noqa: SLF001 - no public name for it
     # It remains after the shutdown, which JAX does at exit.
     address = state.coordinator_address or ""

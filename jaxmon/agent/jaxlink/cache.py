@@ -100,9 +100,7 @@ class JaxCache:
         return package if package and find_spec(package) is None else ""
 
     def key_includes_path(self) -> bool:
-        """
-        Return whether the directory's path is part of the cache key, by testing it.
-        """
+        """Return whether the path is part of the cache key, by testing it."""
         return any([self._is_hashed(name) for name in self._xla_caches()])
 
     def decompress(self, entry: bytes) -> bytes:
@@ -143,9 +141,7 @@ class Write(NamedTuple):
 
 
 def written(frame: FrameType) -> Write:
-    """
-    Return the entry that *frame*, which calls ``compiler._cache_write``, is writing.
-    """
+    """Return the entry that *frame* is writing, by ``compiler._cache_write``."""
     variables = frame.f_locals
     return Write(
         str(variables["cache_key"]),

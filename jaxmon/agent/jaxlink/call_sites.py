@@ -83,9 +83,7 @@ class CallSites:
     def call_from(
         self, frame: FrameType | None, function: str, *, internal: bool = False
     ) -> None:
-        """
-        Remember that *frame* calls *function* on this thread, *internal* if JAX's own.
-        """
+        """Remember that *frame* calls *function*, *internal* if it is JAX's own."""
         while frame is not None and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
         # An operation called by another one of JAX has frames of JAX on the stack.
@@ -131,9 +129,7 @@ class CallSites:
             self._drivers[id(code)] = code
 
     def waits_for_item(self, code: CodeType, offset: int) -> bool:
-        """
-        Return whether *code* drives a device, and waits for the next of an iterator.
-        """
+        """Return whether *code* drives a device, and waits for an item there."""
         key = id(code)
         return key in self._drivers and offset in self._asking.get(key, _NONE).asking
 
@@ -252,9 +248,7 @@ def _state_of(value: object, method: str) -> str | None:
 
 
 def _calls(code: CodeType) -> Iterator[_Call]:
-    """
-    Yield what *code* calls or loops over; its name is loaded where the call begins.
-    """
+    """Yield what *code* calls or loops over; its name is loaded where that begins."""
     names: dict[_Place, tuple[str, bool]] = {}
     attributes: defaultdict[_Place, list[str]] = defaultdict(list)
     for instruction in dis.get_instructions(code):

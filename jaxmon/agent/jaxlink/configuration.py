@@ -20,9 +20,7 @@ from jaxmon.tuples import NamedTuple
 
 
 class Configuration(NamedTuple):
-    """
-    Settings by public name, empty if again under a name, and what returns their values.
-    """
+    """Settings by public name, empty if it is there twice, and their current values."""
 
     names: tuple[str, ...]
     values: Callable[[], tuple[Any, ...]]
@@ -71,9 +69,7 @@ _DEBUGGING = (
 
 
 def debugging(jax: Any) -> dict[str, str]:
-    """
-    Return the settings for debugging that are on, with the one line that sets each.
-    """
+    """Return settings for debugging that are on, with the one line that sets each."""
     found = {}
     for name in _DEBUGGING:
         if getattr(jax.config, name, False) is True:

@@ -210,9 +210,7 @@ def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
 
 
 class _BranchReader:
-    """
-    Finds branches in *vain*; an operation of a product is *weight* elements of others.
-    """
+    """Finds branches in *vain*; products count *weight* times what others do."""
 
     def __init__(self, lines: SourceLineFinder, weight: float) -> None:
         self._lines, self._weight = lines, weight
@@ -278,9 +276,7 @@ class _BranchReader:
 
 
 def _call(equation: Any, lines: SourceLineFinder) -> Hashable:
-    """
-    Return which call of `cond` or `switch`, not for a derivative, added *equation*.
-    """
+    """Return which call of `cond` or `switch`, not a derivative, added *equation*."""
     origin = equation.source_info
     is_added = equation.primitive.name in _ADDED and origin.traceback is not None
     if not is_added or "transpose" in str(origin.name_stack):

@@ -139,9 +139,7 @@ _Calls: TypeAlias = tuple[_Place, ...]
 
 
 class EquationReader:
-    """
-    Reads jaxprs until a time of `monotonic`, for all of them; 1 to 3 µs per equation.
-    """
+    """Reads jaxprs *until* a time of `monotonic`; 1 to 3 µs per equation."""
 
     def __init__(self, lines: SourceLineFinder, until: float) -> None:
         self._lines = lines
@@ -169,9 +167,7 @@ class EquationReader:
         )
 
     def heaviest(self, jaxpr: Any, place: str) -> tuple[int, int, str]:
-        """
-        Return the number of equations, and how many come from which line, at most.
-        """
+        """Return the number of equations, and most of which line of the user's."""
         self._count(jaxpr, place)
         lines = Counter[_Place]()
         for calls, counts in self._counts.items():

@@ -178,9 +178,7 @@ def iter_jax_errors(
 
 
 def kind_of(error: BaseException) -> str:
-    """
-    Return the one of `catalog.ERROR_KINDS` of an exception from JAX or a jitted call.
-    """
+    """Return the one of `catalog.ERROR_KINDS` of an error from JAX or a jitted call."""
     status = status_of(error)
     if is_runtime_error(error) or status is not None:
         return _kind_of_status(status, _text(error))
@@ -222,17 +220,13 @@ def is_created_late(error: BaseException) -> bool:
 
 
 def function_named_in(error: BaseException) -> str | None:
-    """
-    Return the function named in the text of *error*, as ``jit(step)`` or ``jit_step``.
-    """
+    """Return the function in the text of *error*, as ``jit(step)`` or ``jit_step``."""
     found = re.search(_NAMED, _text(error)[:_HEAD])
     return found[1] if found else None
 
 
 def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4) -> str:
-    """
-    Return the first *lines* of the message, all if `None`, as far as it may be shown.
-    """
+    """Return the first *lines*, all if `None`, as far as they may be shown."""
     # Before it is cut: a part of a secret does not look like one.
     text = disclosure.text(_text(error)[: _MOST_TEXT if lines is None else 8 * limit])
     text = re.sub(_REPEATED, r"\1", text)[: limit * 2].strip()

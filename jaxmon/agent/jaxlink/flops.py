@@ -114,9 +114,7 @@ def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
 
 
 def format_of(equation: Any) -> str:
-    """
-    Return the format of a product: ``bfloat16``, or ``float32/high`` with a precision.
-    """
+    """Return a product's format: ``bfloat16``, ``float32/high`` with a precision."""
     kinds = [variable.aval.dtype for variable in equation.invars[:2]]
     widest = str(max(kinds, key=lambda kind: getattr(kind, "itemsize", 0)))
     narrow = widest.partition("_")[0]

@@ -82,9 +82,7 @@ def is_call(frame: FrameType) -> bool:
 
 
 def entry_of(frame: FrameType) -> FrameType | None:
-    """
-    Return the frame that serves the call inspected in *frame*, `None` if ahead of time.
-    """
+    """Return what serves the call inspected in *frame*, `None` if ahead of time."""
     name = frame.f_code.co_name
     if name == "cache_miss":
         return frame
@@ -144,9 +142,7 @@ def asks_for_memory(frame: FrameType | None) -> bool:
 
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
-    """
-    Return the jitted function of *frame*, called by *above*, if that is an entry point.
-    """
+    """Return the jitted function of *frame* below *above*, if that is an entry."""
     # Variables of user functions are not read.
     code = frame.f_code
     if code.co_name in CALL and code.co_filename.endswith(_FILES):
@@ -167,9 +163,7 @@ def executable_of(frame: FrameType) -> Any:
 
 
 def lowered_at(frame: FrameType | None) -> Any:
-    """
-    Return the jaxpr of the program lowered below *frame*; `None` if it is not found.
-    """
+    """Return the jaxpr that is lowered below *frame*; `None` if it is not found."""
     for at in stack_from(frame, _MAX_LOWERING_STEPS):
         if at.f_code.co_name == _LOWERS:
             return getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
@@ -284,9 +278,7 @@ def name_at(frame: FrameType) -> str | None:
 
 
 def source_location(source: str | None) -> str | None:
-    """
-    Return *source* if it is the location of a function, not ``<unknown>`` or a name.
-    """
+    """Return *source* if it is a function's location, not ``<unknown>`` or a name."""
     return source if source and " at " in source else None
 
 

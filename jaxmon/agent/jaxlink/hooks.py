@@ -33,9 +33,7 @@ from jaxmon.exposition.families import Family, family_of
 
 
 class Hooks:
-    """
-    All hooks of one agent; *is_calling* is whether the program is, not JAX that traces.
-    """
+    """All hooks of one agent; *is_calling*: the program does, not JAX that traces."""
 
     def __init__(self, jax: Any, guard: Guard) -> None:
         self._jax = jax
@@ -93,9 +91,7 @@ class Hooks:
         return not self.on
 
     def derive(self, name: str, *hooks: str) -> None:
-        """
-        Define a hook *name* that observes through *hooks*, active if all are attached.
-        """
+        """Define a hook that observes through *hooks*, active if all of them are."""
         self._derived[name] = hooks
 
     def lose(self, name: str) -> None:
@@ -108,9 +104,7 @@ class Hooks:
             heard.update(more)
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
-        """
-        Attach ``monitoring``; *observes* returns whether all events were received.
-        """
+        """Attach ``monitoring``; *observes* returns whether it missed no event."""
         self._observes = observes
         self.attach(MONITORING, self._register)
 

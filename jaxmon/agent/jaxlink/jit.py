@@ -93,9 +93,7 @@ def is_jitted(fun: object) -> bool:
 
 
 def existing() -> list[Any]:
-    """
-    Return JAX's compiled jitted objects: a search of all objects, 50 ms, for budgets.
-    """
+    """Return JAX's compiled jitted objects, of all objects, in 50 ms: for budgets."""
     return [
         candidate
         for candidate in gc.get_objects()
@@ -109,9 +107,7 @@ def is_compiled(jitted: Any) -> bool:
 
 
 def forget_fast_path(jitted: Any) -> None:
-    """
-    Let JAX's own *jitted* look up each program once, in milliseconds, without compiles.
-    """
+    """Let JAX's *jitted* look up each program again: milliseconds, no compile."""
     getattr(jitted, "_clear_cache", bool)()
 
 
@@ -127,9 +123,7 @@ def function_of(jitted: object) -> Any:
 
 
 def donates(fun: object) -> bool:
-    """
-    Return whether *fun* may donate arguments; since 0.5 JAX knows it of jitted ones.
-    """
+    """Return whether *fun* may donate arguments; JAX knows it since 0.5."""
     info = getattr(fun, "_jit_info", None)
     donated = [
         getattr(info, name, None) for name in ("donate_argnums", "donate_argnames")
@@ -138,9 +132,7 @@ def donates(fun: object) -> bool:
 
 
 def exported(fun: object) -> Any:
-    """
-    Return the `jax.export.Exported` whose ``call`` is *fun*, `None` if there is none.
-    """
+    """Return the `jax.export.Exported` whose ``call`` is *fun*, if it is one's."""
     if type(fun) is not types.MethodType:
         return None
     kind = type(fun.__self__)
@@ -160,9 +152,7 @@ def missing(original: Any) -> types.CodeType | None:
 def with_code(
     original: Any, before: types.CodeType, after: types.CodeType
 ) -> Callable[..., Any]:
-    """
-    Return a copy of the function *original* with the code *before* replaced by *after*.
-    """
+    """Return a copy of *original* with the code *before* replaced by *after*."""
     code = original.__code__
     constants = tuple(
         [after if constant is before else constant for constant in code.co_consts]
@@ -197,9 +187,7 @@ def closure(function: Any) -> dict[str, Any]:
 
 
 def inside_shim(fun: object) -> Any:
-    """
-    Return the partial that JAX's ``Partial`` holds, as of `jax.linearize`, if *fun* is.
-    """
+    """Return what JAX's ``Partial`` holds, as of `jax.linearize`, if *fun* does so."""
     kind = type(fun)
     if name_of(kind) != "_HashableCallableShim" or not is_class(kind):
         return None
@@ -241,9 +229,7 @@ How: TypeAlias = Literal["names", "pairs", "shardings", "value"]
 
 
 class Option(NamedTuple):
-    """
-    An option that is not the default. Must not be kept: *value* may be a user object.
-    """
+    """An option that is not the default. Not to be kept, for the user's *value*."""
 
     name: str
     how: How
@@ -353,9 +339,7 @@ def is_pmap(fun: object) -> bool:
 
 
 def enclosing_pmap(above: FrameType | None) -> FrameType | None:
-    """
-    Return the frame of the pmap whose function ``cache_miss`` serves below *above*.
-    """
+    """Return the frame of the pmap whose ``cache_miss`` is called by *above*."""
     for frame in stack_from(above, 3):  # helper, boundary, pmap
         if frame.f_code.co_name == "wrapped" and "infer_params" in frame.f_locals:
             return frame

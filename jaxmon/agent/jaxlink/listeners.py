@@ -38,9 +38,7 @@ _MANY = 256
 
 
 class Observer(Protocol):
-    """
-    Called with the calling frame, not to be kept, and the original; may replace it.
-    """
+    """Called with caller, not to be kept, and original, which it may replace."""
 
     def __call__(
         self, frame: FrameType, original: Callable[..., Any], /
@@ -206,9 +204,7 @@ class Listeners:
         self._scalar = self._take_scalar
 
     def register(self) -> None:
-        """
-        Start listening; `AttributeError` if this JAX cannot add or remove listeners.
-        """
+        """Start listening; `AttributeError` if this JAX has no such functions."""
         monitoring = self._monitoring
         kinds: list[tuple[tuple[str, str, str, str], Callable[..., None]]]
         kinds = [(_EVENT, self._event), (_DURATION, self._duration)]

@@ -55,9 +55,7 @@ T = TypeVar("T")
 
 
 class Position(NamedTuple):
-    """
-    Where a function on a stack is, by its latest instruction; its global variables.
-    """
+    """Where a function on a stack is: its latest instruction and global variables."""
 
     code: CodeType
     offset: int
@@ -164,9 +162,7 @@ def _caller_of(frame: FrameType, most: int) -> FrameType | None:
 
 
 def repeatedly(read: Callable[[], T]) -> T:
-    """
-    Return what *read* does within 50 ms; else `NotNowError`: the collector is due.
-    """
+    """Return what *read* does within 50 ms; `NotNowError` if the collector is due."""
     for _ in range(_ATTEMPTS):
         with suppress(NotNowError):
             return read()
@@ -177,9 +173,7 @@ def repeatedly(read: Callable[[], T]) -> T:
 
 
 def make_room() -> None:
-    """
-    Collect the newest objects, due in any case: a program that waits allocates nothing.
-    """
+    """Collect the newest objects, due in any case: a waiting program makes none."""
     if gc.isenabled():
         gc.collect(0)
 
@@ -209,9 +203,7 @@ def waits_for_lock(stack: Stack) -> bool:
 
 
 def locked(threads: Collection[int]) -> dict[int, Stack]:
-    """
-    Return the stacks of those *threads* that wait for a lock, if they can be read now.
-    """
+    """Return the stacks of those *threads* that wait for a lock, if readable now."""
     stacks = read_stacks(lambda every: set(threads) & set(every)) if threads else {}
     return {of: stack for of, stack in stacks.items() if waits_for_lock(stack)}
 

@@ -87,9 +87,7 @@ class Patches:
 
 
 def restore_copies(patches: Iterable[Patch]) -> None:
-    """
-    Restore what modules have imported of ours by ``from ... import``; takes 10 ms.
-    """
+    """Restore what modules took of ours by ``from ... import``, in some 10 ms."""
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
         # Not `isinstance`: a library of cffi says that it is a module, and is none.
@@ -148,9 +146,7 @@ def completed_misses(jax: Any) -> list[PatchTarget]:
 
 
 def compiles(jax: Any) -> PatchTarget:
-    """
-    Return the function that compiles a program or finds it in the persistent cache.
-    """
+    """Return the function that compiles a program, or finds it in the cache."""
     return _place(jax, jax._src.compiler, "compile_or_get_cached")  # noqa: SLF001
 
 

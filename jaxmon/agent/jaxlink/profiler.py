@@ -56,9 +56,7 @@ class ProfilerSession:
         self._session: Any = None
 
     def begin(self, platform: str, *, programs: bool = False) -> None:
-        """
-        Record devices of *platform*, with the loaded *programs* in the end; or `Busy`.
-        """
+        """Record devices of *platform*, and loaded *programs* at the end; or `Busy`."""
         # From 0.5 to 0.7 the CPU reports operations at this level only.
         level = 3 if platform == "cpu" else 2
         options = _options(self._module, host_level=level, programs=programs)

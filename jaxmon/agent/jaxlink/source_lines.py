@@ -75,9 +75,7 @@ _MOST_MAKERS, _MAX_FRAMES = 20, 100
 
 
 class ProgramLine(NamedTuple):
-    """
-    A line of the program, with its module and qualified function, or ``<module>``.
-    """
+    """A line of the program; its module and qualified function, or ``<module>``."""
 
     file: str
     line: int

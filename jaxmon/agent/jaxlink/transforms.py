@@ -42,9 +42,7 @@ _DRAW = frozenset(("random_bits", "threefry2x32"))
 
 
 class _KeyState(NamedTuple):
-    """
-    The key arguments from which it follows, as bits; whether it depends on another one.
-    """
+    """Key arguments from which it follows, as bits; whether it varies with others."""
 
     keys: int = 0
     varies: bool = False
@@ -84,9 +82,7 @@ def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
 
 
 class _UseReader:
-    """
-    Follows keys through a program; *drawn* are those from which numbers are, as bits.
-    """
+    """Follows keys through a program, to those *drawn* from, as bits."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -296,9 +292,7 @@ _CHECK = "_check_prng_key"
 
 
 class KeyDraws:
-    """
-    Sees keys passed to `jax.random` outside of jit: *drew* gets line, key and weight.
-    """
+    """Sees keys used in `jax.random` outside of jit: *drew* gets line, key, weight."""
 
     def __init__(self, jax: Any, drew: Callable[[str, Any, int], None]) -> None:
         self._jax = jax

@@ -348,9 +348,7 @@ class FillingDetector:
         self._began: dict[str, float] = {}
 
     def look(self, rooms: Mapping[str, Room], now: float) -> bool:
-        """
-        Return whether a device may be full within minutes, so that a snapshot is due.
-        """
+        """Return whether a device may be full in minutes: a snapshot is due."""
         looks = self._looks
         looks.append(_Look(now, rooms))
         while len(looks) > 1 and looks[1].time <= now - TREND_SECONDS:

@@ -43,9 +43,7 @@ class ProfileError(JaxmonError):
 
 
 class HeapSample(NamedTuple):
-    """
-    Live allocations that share size, kind, device, ``""`` for executables, and stack.
-    """
+    """Live allocations that share size, kind, stack and, for buffers, device."""
 
     allocations: int
     size: int

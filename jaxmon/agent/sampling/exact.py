@@ -62,9 +62,7 @@ class _TimedCall(NamedTuple):
 
 
 class ExactTiming(Part):
-    """
-    Times calls on JAX's fast path, but the first after a miss, and a piece of work.
-    """
+    """Times cached calls, but for the first after a miss, and a piece of work."""
 
     name = SITE
 

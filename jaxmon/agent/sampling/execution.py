@@ -208,9 +208,7 @@ class ExecutionTimer:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _growth(self) -> float:
-        """
-        Return how fast the interval grows: faster if polls are dear to the program.
-        """
+        """Return how fast the interval grows: faster if polls are dear."""
         pace = self._pace
         if self._taken is None or not pace.looks:
             return _GROWTH

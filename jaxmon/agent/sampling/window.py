@@ -369,9 +369,7 @@ class DispatchProbe:
 
 
 class RunAhead:
-    """
-    Follows what the program has dispatched to devices of all processes of its job.
-    """
+    """Follows what the program dispatches to devices of all processes of its job."""
 
     def __init__(
         self, spanning: Callable[[], Collection[Function]], begin: Begin
