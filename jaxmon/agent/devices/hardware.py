@@ -83,10 +83,7 @@ def identify(ordinal: int, library: str | None = None) -> Gpu | None:
 
 
 def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
-    """
-    Return the UUID, empty if there is none: by the second version of the call that of
-    the MIG device, by the first of its GPU; without MIG they are the same.
-    """
+    """Return the UUID of the MIG device, if there is one, else of its GPU."""
     whole = _asked(driver, "cuDeviceGetUuid", device)
     part = _asked(driver, "cuDeviceGetUuid_v2", device)
     found = part or whole

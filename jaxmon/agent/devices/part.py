@@ -13,7 +13,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.part import Part
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, family_of, gauge
 from jaxmon.version import version
 
 
@@ -44,7 +44,6 @@ class DeviceIdentity(Part):
     def _read(self) -> list[Family]:
         jax = self._jax
         backend = jax.local_devices()[0].client
-        info = catalog.DEVICE_INFO
         chips = tpus(jax.local_devices())
         return [
             gauge(
@@ -58,21 +57,15 @@ class DeviceIdentity(Part):
                 # Several lines on a GPU; the first has the version.
                 backend.platform_version.partition("\n")[0],
             ),
-            Family(
-                info,
+            family_of(
+                catalog.DEVICE_INFO,
                 [
                     (
-                        series(
-                            info,
-                            device.id,
-                            device.platform,
-                            device.device_kind,
-                            device.process_index,
-                            *chips.get(device.id, hardware(device)),
-                        ),
+                        *(of.id, of.platform, of.device_kind, of.process_index),
+                        *chips.get(of.id, hardware(of)),
                         1,
                     )
-                    for device in jax.local_devices()
+                    for of in jax.local_devices()
                 ],
             ),
             gauge(catalog.PROCESS_INDEX, jax.process_index()),

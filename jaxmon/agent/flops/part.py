@@ -166,10 +166,7 @@ class Lowered(NamedTuple):
 
 
 class _FlopThread(threading.local):
-    """
-    The function lowered last and a reference to its jaxpr; that called last and its
-    shapes; whether what is lowered is called, not ahead of time.
-    """
+    """The function lowered last, and the one called last, with what they have."""
 
     jaxpr: tuple[Function, Callable[[], Any]] | None = None
     shapes: tuple[Function, Shapes] | None = None
@@ -306,7 +303,6 @@ class UtilizationPart(Part):
     def _accessed(
         self, found: Flops, executable: Any, facts: Mapping[str, float]
     ) -> float | None:
-        """Return the bytes that one device accesses, with each trip of loops."""
         if not found.loops:
             return facts.get("accessed_bytes")
         with interrupts.expected(RuntimeError, TypeError, ValueError):
@@ -333,8 +329,6 @@ class UtilizationPart(Part):
         )
         return self._peak
 
-    # --- sampled calls -------------------------------------------------------------
-
     def _on_sample(self, sample: Sample) -> None:
         tally = self._tallies.get(sample.function)
         if tally is not None and tally.mixed:
@@ -358,8 +352,6 @@ class UtilizationPart(Part):
     @functools.cached_property
     def _lines(self) -> SourceLineFinder:
         return SourceLineFinder(self._jax)
-
-    # --- reading -------------------------------------------------------------------
 
     def collect(self) -> list[Family]:
         """Return the FLOPs of calls, and for which functions they are unknown."""

@@ -67,8 +67,7 @@ def mesh_text(mesh: Any) -> str:
 
 def mesh_and_spec(sharding: Any, devices: list[Any]) -> dict[str, Any] | None:
     """
-    Return what `sharded` makes a named *sharding* of, as JSON; `None` if it is not over
-    these *devices* in their order, or is more than names of axes.
+    Return what `sharded` needs, as JSON, if it is over *devices* by names of axes.
     """
     mesh, spec = sharding.mesh, list(sharding.spec)
     kinds = getattr(mesh, "axis_types", None) or ()

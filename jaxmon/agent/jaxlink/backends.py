@@ -40,10 +40,7 @@ def version() -> str | None:
 
 
 def client(jax: Any) -> Any:
-    """
-    Return an object that identifies the current backends, `None` before they are
-    initialised. It changes if the program replaces its backends.
-    """
+    """Return what identifies the current backends, `None` before they are there."""
     bridge = jax._src.xla_bridge  # noqa: SLF001 - no public name for it
     lock, end = bridge._backend_lock, monotonic() + _MOMENT_SECONDS  # noqa: SLF001
     # They are initialised one by one.

@@ -30,7 +30,6 @@ class JaxCache:
     def __init__(self, jax: ModuleType) -> None:
         self._source: Any = jax._src  # noqa: SLF001 - no public name for it
         self.config: Any = jax.config
-        self._hashed: dict[str, bool] = {}
 
     @property
     def configured(self) -> str | None:
@@ -101,7 +100,12 @@ class JaxCache:
 
     def key_includes_path(self) -> bool:
         """Return whether the path is part of the cache key, by testing it."""
-        return any([self._is_hashed(name) for name in self._xla_caches()])
+        return any(
+            [
+                self._digest(name, "/one") != self._digest(name, "/other")
+                for name in self._xla_caches()
+            ]
+        )
 
     def decompress(self, entry: bytes) -> bytes:
         """Undo the compression of an entry."""
@@ -113,12 +117,6 @@ class JaxCache:
         name = "jax_persistent_cache_enable_xla_caches"
         wanted = getattr(self.config, name, None) or ""
         return [cache for cache in XLA_CACHES if wanted == "all" or cache in wanted]
-
-    def _is_hashed(self, name: str) -> bool:
-        if name not in self._hashed:
-            first, other = (self._digest(name, path) for path in ("/one", "/other"))
-            self._hashed[name] = first != other
-        return self._hashed[name]
 
     def _digest(self, name: str, path: str) -> bytes:
         digest = hashlib.sha256()

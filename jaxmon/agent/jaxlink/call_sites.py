@@ -236,7 +236,6 @@ _NONE = WaitOffsets()
 
 
 def _state_of(value: object, method: str) -> str | None:
-    """Return what a thread does that calls *value*, or *method* of that module."""
     kind = type(value)
     if kind is ModuleType:
         name = str(vars(value).get("__name__"))
@@ -304,10 +303,7 @@ _Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 
 class TransferSite:
-    """
-    A source line, if one is known, that transfers in one direction, or syncs, by one
-    function. The latest transfer *ended* then, after *spent* nanoseconds.
-    """
+    """A line that transfers or syncs; the latest *ended* then, *spent* nanoseconds."""
 
     __slots__ = (
         *("bytes", "code", "count", "direction", "ended", "file", "how", "line"),

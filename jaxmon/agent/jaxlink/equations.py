@@ -44,10 +44,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
-    """
-    Return the loop whose body is most of *jaxpr*, within the function at *place*, if
-    one is seen in the source. Takes 2 µs per equation.
-    """
+    """Return the loop that is most of the function at *place*; 2 µs per equation."""
     if not place:
         return None
     first, rest = jaxpr.eqns[:_MOST_OUTERMOST], jaxpr.eqns[_MOST_OUTERMOST:_MOST]
@@ -114,7 +111,6 @@ def _line_of(code: CodeType, offset: int) -> int | None:
 
 @functools.lru_cache(maxsize=_MOST_FILES)
 def _bodies(file: str) -> tuple[tuple[int, int], ...]:
-    """Return the first and last lines of the bodies of loops in a source *file*."""
     try:
         tree = ast.parse(bounded.read(Path(file)))
     except (ConfigFileError, SyntaxError, ValueError) as error:
@@ -206,7 +202,6 @@ class EquationReader:
                     self._walk(inner, base, name, depth - 1)
 
     def _calls(self, traceback: Any) -> _Calls:
-        """Return the user's lines in *traceback*, those outside of the function not."""
         if traceback is None:
             return ()
         if (cached := self._stacks.get(traceback)) is not None:

@@ -34,10 +34,7 @@ _MEMORY = {
 
 
 def loaded(jax: Any) -> list[Any]:
-    """
-    Return XLA's loaded executables, which must not be kept; JAX's devices are
-    initialised.
-    """
+    """Return XLA's loaded executables, not to be kept; there are devices already."""
     found: list[Any] = jax.local_devices()[0].client.live_executables()
     return found
 
@@ -70,10 +67,7 @@ def size_of(jaxpr: Any) -> int:
 
 
 def facts(executable: Any) -> dict[str, float]:
-    """
-    Return XLA's statistics per device, as far as known. FLOPs and accessed bytes count
-    the body of a loop once, and almost nothing for custom calls.
-    """
+    """Return XLA's statistics per device; it counts the body of a loop once."""
     found: dict[str, float] = {}
     cost, memory = None, None
     with interrupts.expected(RuntimeError):
@@ -283,7 +277,6 @@ class _Module:
         return float(cost.get("bytes accessed", 0.0))
 
     def _called(self, name: str, order: dict[str, None]) -> Mapping[str, None]:
-        """Return what *name* calls, and itself last: each after what it calls."""
         body = self._texts[name].partition("\n")[2]
         for callee in re.findall(_NAME, body):
             if callee in self._texts and callee not in order:

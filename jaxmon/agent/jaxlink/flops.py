@@ -352,7 +352,6 @@ def trip_count(equation: Any) -> int | None:
 
 
 def _step(body: Any, counter: Any, result: Any) -> int | None:
-    """Return what *body* adds to its argument *counter* to make *result*."""
     found = _source(body, result)
     if found is None or found.primitive.name not in ("add", "sub"):
         return None
@@ -373,7 +372,6 @@ def _source(jaxpr: Any, result: Any) -> Any:
 
 
 def _number(value: Any) -> int | None:
-    """Return the value of a literal integer."""
     literal = getattr(value, "val", None)
     if literal is None or getattr(value.aval, "shape", None) != ():
         return None

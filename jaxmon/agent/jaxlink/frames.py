@@ -283,10 +283,7 @@ def source_location(source: str | None) -> str | None:
 
 
 def executable_at(frame: FrameType | None) -> Any:
-    """
-    Return the executable just compiled below *frame*, where JAX reports the duration,
-    from a context manager at most five frames above.
-    """
+    """Return the executable just compiled at most five frames below *frame*."""
     for at in stack_from(frame, 6):
         name = at.f_code.co_name
         if name == "_cached_compilation":

@@ -51,8 +51,6 @@ class Hooks:
         # What hears events, durations and scalars, by name.
         self.heard: tuple[dict[str, Callable[..., None]], ...] = ({}, {}, {})
 
-    # --- attaching ---------------------------------------------------------------
-
     def attach(
         self,
         name: str,
@@ -118,8 +116,6 @@ class Hooks:
         if self.listeners is not None:
             self.listeners.unregister()
 
-    # --- reading -----------------------------------------------------------------
-
     def is_active(self, name: str) -> bool:
         """Return whether it is attached, and it and what it needs are not disabled."""
         hooks = self._derived.get(name, (name,))
@@ -128,10 +124,7 @@ class Hooks:
         )
 
     def active(self) -> dict[str, bool]:
-        """
-        Return for each hook whether it is active and has missed no events, and any
-        other part that has disabled itself.
-        """
+        """Return which hooks are active and missed no events, and what is disabled."""
         names = [*self._attached, *self._derived]
         hooks = {name: self.is_active(name) for name in names}
         if MONITORING in hooks:
@@ -149,8 +142,6 @@ class Hooks:
             active[MONITORING] = False
         rows = [(hook, int(observes)) for hook, observes in active.items()]
         return [family_of(catalog.HOOK_ACTIVE, rows)]
-
-    # --- inside ------------------------------------------------------------------
 
     def _register(self, _: HookPlaces) -> None:
         monitoring = self._jax._src.monitoring  # noqa: SLF001

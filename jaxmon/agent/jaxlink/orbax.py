@@ -23,13 +23,10 @@ class CheckpointKind(NamedTuple):
     is_async: bool
 
 
-SAVE, _ASYNC_SAVE = (
-    CheckpointKind("save", is_async=False),
-    CheckpointKind("save", is_async=True),
-)
-_READ, _ASYNC_READ = (
-    CheckpointKind("restore", is_async=False),
-    CheckpointKind("restore", is_async=True),
+SAVE, _ASYNC_SAVE, _READ, _ASYNC_READ = (
+    CheckpointKind(operation, is_async)
+    for operation in ("save", "restore")
+    for is_async in (False, True)
 )
 
 _WRITE = "/jax/orbax/write"

@@ -300,10 +300,7 @@ ABOVE_PIPE = 6
 
 
 def takes(stack: Stack) -> bool:
-    """
-    Return whether a thread that sleeps with this *stack* waits for what other threads
-    or processes may give it at any time: an item of a queue, or a condition.
-    """
+    """Return whether it sleeps until others give it something, at any time."""
     places = [where(at.code) for at in stack[:3]]
     if FOR_ITEM in places or takes_from_process(stack):
         return True
@@ -326,10 +323,7 @@ def takes_from_process(stack: Stack) -> bool:
 
 
 def needs_threads(stack: Stack) -> bool:
-    """
-    Return whether a thread that sleeps with this *stack* does so until another thread
-    ends, takes or gives something, however long that takes.
-    """
+    """Return whether it sleeps until others end, take or give something."""
     inner = next((at for at in stack if where(at.code)[0] != THREADING), None)
     if not stack or inner is None:
         return False

@@ -183,10 +183,7 @@ def traceback_filter(jax: Any) -> PatchTarget:
 
 
 def deleted_array(jax: Any) -> tuple[PatchTarget, CodeType]:
-    """
-    Return the method that describes an array that is deleted, and the code that calls
-    it for the error of one that is read from Python.
-    """
+    """Return what describes an array, and the code that does so of a deleted one."""
     source: Any = jax._src  # noqa: SLF001
     check = source.array.ArrayImpl._check_if_deleted  # noqa: SLF001
     name = "str_short"

@@ -123,10 +123,7 @@ def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
 
 
 def _multiples(number: int, step: int, offset: int, last: int, spread: int) -> int:
-    """
-    Return for how many *i* below *number* ``i * step + offset`` is a multiple of
-    *spread* from 0 to *last*.
-    """
+    """Return for how many *i* that lies on a multiple of *spread*, up to *last*."""
     common = gcd(step, spread)
     if offset % common:
         return 0

@@ -43,7 +43,6 @@ UNKNOWN = SourceLine("", 0, "")
 
 @lru_cache(1)
 def _standard_library() -> tuple[str, ...]:
-    """Return the path prefixes of the standard library; takes a millisecond."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{path}{os.sep}" for path in paths if path)
 
@@ -102,10 +101,7 @@ class SourceLineFinder:
         self.tier: Callable[[str], int] = lru_cache(_MAX_FILES)(self._tier)
 
     def of(self, stack: Sequence[SourceLine]) -> SourceLine:
-        """
-        Return the user's line in *stack*, innermost first, else one of no file, a
-        library, JAX.
-        """
+        """Return the user's line in *stack*, else one of no file, library or JAX."""
         if not stack:
             return UNKNOWN
         # Among equals the first, which is the innermost.

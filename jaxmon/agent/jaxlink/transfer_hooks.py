@@ -124,10 +124,7 @@ def _put(frame: FrameType) -> list[Any]:
 
 
 class ObservedTarget(NamedTuple):
-    """
-    An attribute of JAX to replace, and what is called with frame, original and, for a
-    method, array, as its *allowance* lets it, if *caller*, or none is given, calls.
-    """
+    """An attribute of JAX to replace, for calls by *caller* if that is given."""
 
     owner: Any
     name: str
@@ -201,10 +198,7 @@ class TransferHooks:
         return methods, probes
 
     def conversions(self) -> Iterator[tuple[ModuleType, str, list[ObservedTarget]]]:
-        """
-        Yield the module of ``jnp.array``, its name of the module that converts what it
-        makes, and functions to replace there: all operations of JAX convert something.
-        """
+        """Yield the module of ``jnp.array`` and what it converts with, by name."""
         lax: Any = self._jax._src.lax.lax  # noqa: SLF001
         steps = [
             ObservedTarget(lax, step, self.on_convert, self._conversions, _CONVERTS)
@@ -216,8 +210,6 @@ class TransferHooks:
             if module is not None and vars(module).get(name) is lax:
                 yield module, name, steps
                 return
-
-    # --- observers ---------------------------------------------------------------
 
     def on_read(
         self, frame: FrameType, bound: Callable[..., Any], array: Any
@@ -387,8 +379,6 @@ class TransferHooks:
         )
         return original(context, watched, *args, **kwargs)
 
-    # --- inside ------------------------------------------------------------------
-
     def _start_wait(
         self, frame: FrameType, bound: Callable[..., Any], weight: int
     ) -> Callable[..., Any] | None:
@@ -403,7 +393,6 @@ class TransferHooks:
             return None
 
     def _nbytes(self, sent: Any) -> int:
-        """Return the bytes that *sent*, which is `trusted_view`, has on a device."""
         dtype = getattr(sent, "dtype", None)
         if dtype is None:
             kind, itemsize = _NUMBERS.get(type(sent), ("f", 8))

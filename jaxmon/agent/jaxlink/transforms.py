@@ -261,10 +261,7 @@ def _tracer(leaf: object) -> str:
 
 
 def _structure(jaxpr: Any) -> int:
-    """
-    Return a hash of the operations in *jaxpr* and of how they are connected: the
-    gradients for two arguments have the same operands.
-    """
+    """Return a hash of operations and connections: gradients share operands."""
     numbers: dict[int, int] = {}
 
     def number(variable: Any) -> int:

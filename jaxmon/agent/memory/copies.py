@@ -48,10 +48,7 @@ class ArgumentCopies:
         executable: Any,
         accessed: float | None,
     ) -> None:
-        """
-        Note what the user's *function* copies into outputs; *accessed* counts loops
-        once.
-        """
+        """Note what *function* copies into outputs; *accessed* has loops once."""
         large = [copy for copy in copies if copy.bytes >= LEAST_BYTES]
         if not large:
             return
@@ -110,5 +107,4 @@ class ArgumentCopies:
 
 
 def _is_dropped(array: Any) -> bool:
-    """Return whether the program no longer has *array*; a freed one is `None`."""
     return array is None or array.is_deleted()

@@ -95,7 +95,6 @@ class HolderFinder:
         return holder.replace(adds=tuple(lines[:_MOST_LINES]))
 
     def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
-        """Yield collections of many items, without those that have a maximum."""
         for variable in self._variables():
             if _may_grow(variable.value):
                 yield self._holder(variable), variable
@@ -108,7 +107,6 @@ class HolderFinder:
         return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
 
     def _variables(self) -> Iterator[_Variable]:
-        """Yield what the program's names refer to, from its modules on."""
         waiting: deque[_Variable] = deque()
         for name, module in sys.modules.copy().items():
             file = vars(module).get("__file__") if type(module) is _MODULE else None
@@ -172,7 +170,6 @@ class HolderFinder:
             yield from self._fields(value, depth)
 
     def _fields(self, value: Any, depth: int) -> Iterator[_Variable]:
-        """Yield what an object of the program has, or a class of it."""
         kind = value if type(value) is type else type(value)
         file = vars(sys.modules[module_of(kind)]).get("__file__", "")
         fields = vars(kind).copy() if kind is value else fields_of(value)
@@ -223,7 +220,6 @@ def _may_grow(value: Any) -> bool:
 
 
 def _size(value: Any) -> int:
-    """Return the bytes in a collection, estimated from some items."""
     items, seen = list(_items(value, _SAMPLED)), set[int]()
     return sum(_bytes(item, seen) for item in items) * len(value) // max(len(items), 1)
 

@@ -183,7 +183,6 @@ class LeakDetector:
 def _only_grows(
     series: Sequence[tuple[float, int]], least: float, *, patience: int
 ) -> bool:
-    """Return whether this series is a leak of at least *least* bytes."""
     (start, lowest), (end, highest) = series[0], series[-1]
     growth = highest - lowest
     if growth < least:

@@ -406,7 +406,6 @@ class MemoryLines(Part):
         return max(_YOUNG_PAUSE, (now - self._began) * _YOUNG_FRACTION)
 
     def _look_early(self) -> None:
-        """Take a snapshot if memory has grown by much since the last."""
         used = self._suspicion.used()
         if used is None or used < self._used + _YOUNG_BYTES:
             return

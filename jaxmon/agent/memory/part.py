@@ -129,10 +129,7 @@ _KINDS = {
 
 
 def sizes(stats: Mapping[str, int]) -> dict[str, int]:
-    """
-    Return JAX's *stats* as `catalog.DEVICE_MEMORY_BYTES` names them, without missing
-    ones.
-    """
+    """Return JAX's *stats* as `catalog.DEVICE_MEMORY_BYTES` names them, if known."""
     found = {
         kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0
     }
@@ -248,10 +245,7 @@ class MemoryPart(Part):
         return found
 
     def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
-        """
-        Return number and bytes of the buffers in device memory, by device and dtype,
-        and the bytes of those offloaded to host memory.
-        """
+        """Return number and bytes by device and dtype, and bytes offloaded."""
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
         offloaded: defaultdict[Any, int] = defaultdict(int)
         groups = Counter(group_arrays(self._jax.live_arrays()))
@@ -276,18 +270,14 @@ class MemoryPart(Part):
         self, devices: list[Any], live: dict[Any, dict[str, list[int]]]
     ) -> list[Family]:
         dtypes = list(self._dtypes)  # another snapshot may add one
+        rows = [
+            (device.id, dtype, *live[device].get(dtype, (0, 0)))
+            for device in devices
+            for dtype in dtypes
+        ]
         return [
-            family_of(
-                metric,
-                [
-                    (device.id, dtype, live[device].get(dtype, (0, 0))[place])
-                    for device in devices
-                    for dtype in dtypes
-                ],
-            )
-            for place, metric in enumerate(
-                (catalog.LIVE_ARRAYS, catalog.LIVE_ARRAY_BYTES)
-            )
+            family_of(catalog.LIVE_ARRAYS, [(*of, number) for *of, number, _ in rows]),
+            family_of(catalog.LIVE_ARRAY_BYTES, [(*of, size) for *of, _, size in rows]),
         ]
 
     def _summary(

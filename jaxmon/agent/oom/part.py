@@ -174,7 +174,6 @@ class ReportBuilder:
         return report.replace(live_arrays=found)
 
     def _lines(self, report: OomReport) -> OomReport:
-        """Add the lines that hold most memory, now or in the last snapshot."""
         # A snapshot takes time, and host memory.
         tight = report.host.is_tight or "host" in report.unavailable
         if self.lines.has_snapshot:
@@ -186,7 +185,6 @@ class ReportBuilder:
         return report.replace(lines=self.lines.lines(_LINES, fresh=fresh))
 
     def _programs(self, report: OomReport) -> OomReport:
-        """Add the program that probably asked for memory, and the largest ones."""
         programs, name = self.programs(), report.failure.function
         largest = sorted(programs, key=lambda name: -_size(programs[name]))[:_PROGRAMS]
         if name not in programs:

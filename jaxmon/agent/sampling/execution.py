@@ -141,8 +141,7 @@ class SampleEstimates:
 
 class CallTiming(NamedTuple):
     """
-    When a call began and returned, and processor seconds of ours since, on the
-    program's.
+    When a call began and returned; what we took since, on the program's processor.
     """
 
     started: float
@@ -152,8 +151,7 @@ class CallTiming(NamedTuple):
 
 class ExecutionTimer:
     """
-    Polls one sampled call until its *work*, and what comes *before*, is done; *tell*
-    gets the seconds, if known.
+    Polls a call until its *work*, and that *before*, is done; *tell* gets its time.
     """
 
     __slots__ = (

@@ -91,8 +91,6 @@ class Sampling(Part):
         self._cost = 1e-3
         context.observers.timer.append(self._tick)
 
-    # --- life --------------------------------------------------------------------
-
     def attach(self, hooks: Hooks) -> None:
         """Find the hook in JAX."""
         hooks.attach(SITE, self._take, needs=("watcher",))
@@ -124,8 +122,6 @@ class Sampling(Part):
         """Sample nothing more, and stop polling."""
         self.detach()
         self._watcher.stop()
-
-    # --- reading -----------------------------------------------------------------
 
     def dropped(self) -> dict[str, int]:
         """Return the number of samples refused because too many were being polled."""
@@ -186,10 +182,7 @@ class Sampling(Part):
                 self.arm(_PASSED)
 
     def arm(self, passed: int = 1) -> None:
-        """
-        Arm functions with fresh hits, as the time budget allows; up to *passed* calls
-        are skipped.
-        """
+        """Arm functions with hits; of these up to *passed* are skipped first."""
         # Stepping into a call must not lead into the lookup of an armed function.
         if is_debugged():
             self._disarm()
@@ -233,7 +226,6 @@ class Sampling(Part):
         return found or self._figures.setdefault(function, ExecutionFigures(function))
 
     def _affordable(self) -> int:
-        """Return how many samples the unspent time budget allows."""
         now = perf_counter()
         spent = self.spent
         fresh, self._spent_before = spent - self._spent_before, spent
@@ -272,7 +264,6 @@ class Sampling(Part):
             self._guard.failed(SITE)
 
     def _ended(self, call: CallEnd) -> None:
-        """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
         if isinstance(sampler, DispatchProbe):
             self.run_ahead.dispatched(call)

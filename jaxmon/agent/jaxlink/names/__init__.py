@@ -111,10 +111,7 @@ NAMES = tuple([name for _, names in SECTIONS for name in names])
 
 
 class Missing(NamedTuple):
-    """
-    Names that this JAX lacks, alternatives of which one would suffice; what is missing
-    without, metric names or a description; and the hook that does not attach, if any.
-    """
+    """Alternative names that this JAX lacks, and what is lost without one of them."""
 
     names: tuple[str, ...]
     costs: tuple[str, ...]
