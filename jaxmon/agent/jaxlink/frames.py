@@ -8,7 +8,6 @@ from 0.4.35 to 0.12.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from types import FrameType, TracebackType
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.jit import is_binding, is_inside, stack_from
-from jaxmon.agent.jaxlink.source_lines import AGENT
+from jaxmon.agent.jaxlink.source_lines import AGENT, JIT_FILES
 from jaxmon.tuples import NamedTuple
 
 
@@ -37,12 +36,6 @@ CALL = ("cache_miss", "_python_pjit_helper")
 # Ahead of time: ``f.trace``, ``f.lower`` and ``f.eval_shape``; functions of pjit up to
 # 0.4.36, all through jit_trace since.
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
-
-
-# Where a ``cache_miss`` belongs to a call: JAX 0.8 has another one, in its own caches.
-_FILES = tuple(
-    [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
-)
 
 
 _LOWERS = "lower_sharding_computation"
@@ -78,7 +71,8 @@ class Jitted(NamedTuple):
 def is_call(frame: FrameType) -> bool:
     """Return whether *frame* serves a missed call."""
     code = frame.f_code
-    return code.co_name == "cache_miss" and code.co_filename.endswith(_FILES)
+    # JAX 0.8 has another one, in its own caches.
+    return code.co_name == "cache_miss" and code.co_filename.endswith(JIT_FILES)
 
 
 def entry_of(frame: FrameType) -> FrameType | None:
@@ -145,7 +139,7 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     """Return the jitted function of *frame* below *above*, if that is an entry."""
     # Variables of user functions are not read.
     code = frame.f_code
-    if code.co_name in CALL and code.co_filename.endswith(_FILES):
+    if code.co_name in CALL and code.co_filename.endswith(JIT_FILES):
         return jitted_from_variables(frame.f_locals, above or frame.f_back)
     if code.co_name in AHEAD and is_inside(frame):
         return _ahead(frame)

@@ -268,12 +268,9 @@ def options_of_jit(info: Any) -> JitOptions:
     if given := getattr(info, "compiler_options_kvs", ()):  # since 0.5
         found.append(Option("compiler_options", "pairs", given))
     for name, attribute in _LEAVES:
-        leaves = getattr(info, attribute, ())
-        for leaf in leaves:
-            if leaf is not None and name_of(type(leaf)) != _UNSPECIFIED:
-                given = [_or_none(leaf) for leaf in leaves]
-                found.append(Option(name, "shardings", given))
-                break
+        given = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
+        if any([leaf is not None for leaf in given]):
+            found.append(Option(name, "shardings", given))
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)
         if given is not None and given is not False and not _is_auto(given):
@@ -296,9 +293,7 @@ def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
 
 
 def _or_none(leaf: Any) -> Any:
-    if leaf is None or name_of(type(leaf)) == _UNSPECIFIED:
-        return None
-    return leaf
+    return None if name_of(type(leaf)) == _UNSPECIFIED else leaf
 
 
 def _is_auto(given: object) -> bool:

@@ -66,9 +66,10 @@ def _line(code: CodeType, line: int | None) -> SourceLine:
 _MAKERS = frozenset(
     ("make_jit", "_make_jit_wrapper", "jit", "pjit", "wrapped", "<lambda>")
 )
-_FILES = tuple(
+JIT_FILES = tuple(
     [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
 )
+"""Ends of the paths of JAX's files that jit, and serve calls of what is jitted."""
 _BOUNDARY = "reraise_with_filtered_traceback"
 _MOST_MAKERS, _MAX_FRAMES = 20, 100
 
@@ -144,7 +145,7 @@ class SourceLineFinder:
         """Return the line that has JAX's *frame* make a jitted object, unless JAX's."""
         for at in stack_from(frame, _MOST_MAKERS):
             code = at.f_code
-            makes = code.co_name in _MAKERS and code.co_filename.endswith(_FILES)
+            makes = code.co_name in _MAKERS and code.co_filename.endswith(JIT_FILES)
             if not makes and code.co_name != _BOUNDARY:
                 return None if self.is_jax(code.co_filename) else self.that_calls(at)
         return None

@@ -82,7 +82,9 @@ class ArgumentCopies:
             return
         fact = found.fact
         if found.held:
-            kept = any(not _is_dropped(array()) for array in found.held)
+            # A freed one is `None`.
+            held = [array() for array in found.held]
+            kept = any(array is not None and not array.is_deleted() for array in held)
             fact = fact.replace(
                 kept=fact.kept + kept, dropped=fact.dropped + (not kept)
             )
@@ -104,7 +106,3 @@ class ArgumentCopies:
         """Return what programs of *function* copy, by its name among the facts."""
         found = self._found.get(function)
         return {} if found is None else {"copied": found.fact}
-
-
-def _is_dropped(array: Any) -> bool:
-    return array is None or array.is_deleted()

@@ -119,10 +119,9 @@ class LeakDetector:
         looks.append(_Snapshot(now, _by_device(profile)))
         while len(looks) > MIN_LOOKS and looks[1].time <= now - self._window:
             looks.popleft()
-        before, self._doubted = (
-            self._doubted,
-            self._judge() if self._is_enough() else {},
-        )
+        before, seconds = self._doubted, looks[-1].time - looks[0].time
+        is_enough = len(looks) >= MIN_LOOKS and seconds >= self._window
+        self._doubted = self._judge() if is_enough else {}
         # Once in thousands of windows the snapshots of a sawtooth happen to rise, but
         # not in two consecutive windows.
         self._leaks = {
@@ -131,11 +130,6 @@ class LeakDetector:
             if not _places(leak).isdisjoint(_places(before.get(device)))
         }
         return self._leaks
-
-    def _is_enough(self) -> bool:
-        looks = self._looks
-        seconds = looks[-1].time - looks[0].time
-        return len(looks) >= MIN_LOOKS and seconds >= self._window
 
     def _judge(self) -> dict[str, Leak]:
         first, last = self._looks[0], self._looks[-1]
@@ -361,7 +355,9 @@ class FillingDetector:
                     self._until = now + _PATIENCE_SECONDS
         if now < self._until:
             return True
-        self._forget()
+        self._calls.clear()
+        self._began.clear()
+        self._detector = LeakDetector(self._window)
         return False
 
     def add(
@@ -398,11 +394,6 @@ class FillingDetector:
         third = len(calls) // 3
         marks = (calls[0], calls[third], calls[-1 - third], calls[-1])
         return third > 0 and all(before < after for before, after in pairwise(marks))
-
-    def _forget(self) -> None:
-        self._calls.clear()
-        self._began.clear()
-        self._detector = LeakDetector(self._window)
 
 
 def seconds_left(leak: Leak, rooms: Mapping[str, Room]) -> float | None:
