@@ -21,7 +21,7 @@ _SELF = Path("/proc/self")
 
 
 def is_calling(jax: Any) -> Callable[[], bool]:
-    """Return what of JAX returns whether the program calls, not JAX that traces."""
+    """Return JAX's function that returns whether the program calls, not JAX itself."""
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean
 

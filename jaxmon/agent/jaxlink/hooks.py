@@ -33,7 +33,7 @@ from jaxmon.exposition.families import Family, family_of
 
 
 class Hooks:
-    """All hooks of one agent; *is_calling*: the program does, not JAX that traces."""
+    """All hooks of one agent; *is_calling* asks whether the program, not JAX, calls."""
 
     def __init__(self, jax: Any, guard: Guard) -> None:
         self._jax = jax

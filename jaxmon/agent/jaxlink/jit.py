@@ -132,7 +132,7 @@ def donates(fun: object) -> bool:
 
 
 def exported(fun: object) -> Any:
-    """Return the `jax.export.Exported` whose ``call`` is *fun*, if it is one's."""
+    """Return the `jax.export.Exported` whose ``call`` is *fun*, if there is one."""
     if type(fun) is not types.MethodType:
         return None
     kind = type(fun.__self__)
@@ -187,7 +187,7 @@ def closure(function: Any) -> dict[str, Any]:
 
 
 def inside_shim(fun: object) -> Any:
-    """Return what JAX's ``Partial`` holds, as of `jax.linearize`, if *fun* does so."""
+    """Return the partial in JAX's ``Partial``, as of `jax.linearize`, if it is one."""
     kind = type(fun)
     if name_of(kind) != "_HashableCallableShim" or not is_class(kind):
         return None
