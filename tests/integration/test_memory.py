@@ -188,7 +188,6 @@ class Lost:
         return getattr(self._device, name)
 
     def memory_stats(self) -> Any:
-        """Fail as the runtime does."""
         msg = "INTERNAL: the device is lost"
         raise jax.errors.JaxRuntimeError(msg)
 
@@ -247,11 +246,9 @@ class Array:
         self.dtype = np.dtype([(name, "f4")])
 
     def is_deleted(self) -> bool:
-        """Tell that it is not."""
         return False
 
     def on_device_size_in_bytes(self) -> int:
-        """Return what two numbers take."""
         return 8
 
 
@@ -265,7 +262,6 @@ class Jax:
         return getattr(jax, name)
 
     def live_arrays(self) -> list[Any]:
-        """Return the arrays."""
         return list(self.arrays)
 
 

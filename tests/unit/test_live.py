@@ -18,7 +18,6 @@ class Sharding:
     addressable_devices = frozenset("ab")
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Refuse, as JAX does."""
         msg = f"{shape} is not divisible"
         raise ValueError(msg)
 
@@ -33,11 +32,9 @@ class Array:
         self.gone = gone
 
     def is_deleted(self) -> bool:
-        """Tell whether it was."""
         return self.gone
 
     def on_device_size_in_bytes(self) -> int:
-        """Return the bytes on all devices."""
         return self.nbytes
 
 
@@ -68,7 +65,6 @@ class Device:
         self.kind = kind
 
     def default_memory(self) -> Any:
-        """Return the memory."""
         return self
 
 
@@ -99,7 +95,6 @@ def test_what_was_deleted_is_left_out() -> None:
     class Donated(Array):
         @property
         def sharding(self) -> Any:
-            """Fail as JAX does."""
             msg = "Array has been deleted"
             raise RuntimeError(msg)
 
