@@ -201,10 +201,12 @@ class UtilizationPart(Part):
         """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
         if SITE in self._guard.off:
             return
-        with self._guard.contained(SITE):  # the compile goes on
+        try:
             reference = None if jaxpr is None else (function, weakref.ref(jaxpr))
             self._thread.jaxpr = reference
             self._thread.applied = applied_at(frame) is not None
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
 
     def _on_call(
         self, function: Function, jitted: Jitted, call: JitCall, options: Options
@@ -212,7 +214,7 @@ class UtilizationPart(Part):
         del jitted, options
         if SITE in self._guard.off:
             return
-        with self._guard.contained(SITE):  # the compile goes on
+        try:
             shapes, static = None, call.static_argnums or call.static_argnames
             # Static arguments are among the shapes, and not among the kinds.
             if call.kinds and not static and call.given.maker == "jax.jit":
@@ -220,6 +222,8 @@ class UtilizationPart(Part):
             if shapes is None:
                 shapes = self._shapes(call.args, call.kwargs)
             self._thread.shapes = function, shapes
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
 
     def lowered(self, function: Function) -> Lowered:
         """Return what is known of the program just compiled; it is to be counted."""

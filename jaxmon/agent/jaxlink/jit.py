@@ -32,9 +32,10 @@ _BINDINGS = os.path.join("jaxlib", "")  # noqa: PTH118 - part of a path
 def stack_from(frame: FrameType | None, most: int = 300) -> list[FrameType]:
     """Return *frame* and those above it, *most* at most. Must not be kept."""
     found: list[FrameType] = []
-    while frame is not None and len(found) < most:
-        found.append(frame)
-        frame = frame.f_back
+    while frame is not None and most:
+        # Without a call for each frame.
+        found += [frame]
+        frame, most = frame.f_back, most - 1
     return found
 
 
@@ -268,9 +269,12 @@ def options_of_jit(info: Any) -> JitOptions:
     if given := getattr(info, "compiler_options_kvs", ()):  # since 0.5
         found.append(Option("compiler_options", "pairs", given))
     for name, attribute in _LEAVES:
-        given = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
-        if any([leaf is not None for leaf in given]):
-            found.append(Option(name, "shardings", given))
+        leaves = getattr(info, attribute, ())
+        for leaf in leaves:
+            if leaf is not None and name_of(type(leaf)) != _UNSPECIFIED:
+                given = [_or_none(leaf) for leaf in leaves]
+                found.append(Option(name, "shardings", given))
+                break
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)
         if given is not None and given is not False and not _is_auto(given):

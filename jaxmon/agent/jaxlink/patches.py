@@ -395,9 +395,11 @@ class DeletedArrayHook:
 
 
 def _caller() -> FrameType | None:
-    with interrupts.expected(ValueError):  # by C++ on a thread without Python
+    try:
         return sys._getframe(2)  # noqa: SLF001 - no other frame is there
-    return None
+    except ValueError as error:  # constructed by C++ on a thread without Python
+        interrupts.pass_on(error)
+        return None
 
 
 _JIT = "_jit_of_eval_shape"

@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.jit import is_class, is_inside, stack_from
+from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside, stack_from
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.tuples import NamedTuple
 
@@ -223,8 +223,9 @@ def applied_at(frame: FrameType | None) -> FrameType | None:
     for at in stack_from(frame):
         if at.f_code.co_name == _IMPLEMENTATION:
             return at
+        file = at.f_code.co_filename
         # In 0.4.35, JAX measures in a context manager.
-        if not is_inside(at) and at.f_code.co_filename != contextlib.__file__:
+        if INSIDE not in file and file != contextlib.__file__:
             return None
     return None
 

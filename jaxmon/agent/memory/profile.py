@@ -88,8 +88,6 @@ def _decompressed(data: bytes) -> bytes:
 
 
 class _HeapReader:
-    """Sorts the fields of a profile, then resolves references."""
-
     def __init__(self, raw: bytes) -> None:
         kinds = _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING
         found: dict[int, list[memoryview]] = {kind: [] for kind in kinds}

@@ -227,9 +227,6 @@ def _inside(code: CodeType, name: str) -> Iterator[CodeType]:
             yield from _inside(constant, name)
 
 
-# --- objects created by JAX ------------------------------------------------------
-
-
 def _sample(label: str) -> Any:
     try:
         return _SAMPLES[label]()
