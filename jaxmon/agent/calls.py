@@ -19,11 +19,7 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import is_jitted, missing
-from jaxmon.agent.jaxlink.source_lines import (
-    ProgramLine,
-    ProgramLineFinder,
-    SourceLineFinder,
-)
+from jaxmon.agent.jaxlink.source_lines import ProgramLine, SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 
@@ -54,7 +50,7 @@ class CallLayer(Part):
         self._table = context.table
         self._guard = context.guard
         self._registry = context.registry
-        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
+        self._lines = SourceLineFinder(context.jax)
         self._hooks: Hooks | None = None
         self.active = True
 

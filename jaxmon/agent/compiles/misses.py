@@ -181,8 +181,8 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         return Compiling(0, 0.0)
     oldest = running[0]
     if oldest.age > _LONG_SECONDS and not oldest.function.internal:
+        from jaxmon.agent.jaxlink.contents import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as above
-        from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
         if oldest.size is None and (jaxpr := oldest.function.lowered()) is not None:

@@ -94,9 +94,6 @@ class ErrorPart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Observe errors that leave JAX, and uncaught errors."""
         self._hooks, self._clean = hooks, hooks.is_calling
-        construction = patch_targets.ErrorConstructionHook(
-            self.on_error_created, guard=self._guard, site="runtime_errors"
-        )
         uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
@@ -105,9 +102,15 @@ class ErrorPart(Part):
             uncaught.attach(at)
 
         def take_construction(at: HookPlaces) -> None:
+            construction = patch_targets.ErrorConstructionHook(
+                # Before 0.8 an alias of jaxlib's XlaRuntimeError.
+                jax.errors.JaxRuntimeError,
+                self.on_error_created,
+                guard=self._guard,
+                site="runtime_errors",
+            )
             at.undo_by(construction.detach)
-            # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
-            construction.attach(jax.errors.JaxRuntimeError)
+            construction.attach()
 
         def take_deleted(at: HookPlaces) -> None:
             (owner, name), raises = patch_targets.deleted_array(jax)

@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import (
     Cause,
@@ -61,7 +61,7 @@ class CauseFinder:
         self._observers = context.observers.call
         self._events = context.events
         self._registry = context.registry
-        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
+        self._lines = SourceLineFinder(context.jax)
         settings = context_of(context.jax)
         self._signatures = SignatureBuilder(context.jax, settings.values)
         self._transformations = Transformations()

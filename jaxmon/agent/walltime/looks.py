@@ -37,15 +37,17 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
-from jaxmon.agent.jaxlink.waits import (
+from jaxmon.agent.jaxlink.other_threads import (
+    Stack,
     barrier,
     calls_back,
     locked,
     needs_threads,
+    read_stacks,
+    repeatedly,
     waits_for_lock,
 )
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
     AWAKE,
