@@ -106,6 +106,25 @@ def _pass_on_handled() -> None:
         del error  # as there
 
 
+def printed() -> object:
+    """Return the exception that was printed last."""
+    return getattr(sys, "last_value", None)
+
+
+def pass_on_printed(*, since: object) -> None:
+    """
+    Raise the exception of the program that was printed after the one *since*. C code
+    that imports NumPy prints whatever ends that, and raises `ImportError`.
+    """
+    error = printed()
+    if (
+        error is not since
+        and isinstance(error, BaseException)
+        and _is_interrupt(error, theirs=False)
+    ):
+        raise error
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     linked: BaseException | None = error
     for _ in range(_MAX_CHAIN):

@@ -270,12 +270,14 @@ def _start(jax: ModuleType, settings: Settings) -> Agent:
 
 def _jax() -> ModuleType:
     problem: str | None = None
+    printed = interrupts.printed()
     try:
         return import_module("jax")
     # Its own version checks, or a program's file that shadows a Python module, may
     # raise anything, or exit.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
         interrupts.pass_on(error)
+        interrupts.pass_on_printed(since=printed)
         problem = _in_a_sentence(error)
     # Raised here, so that the message is all the user sees.
     msg = (

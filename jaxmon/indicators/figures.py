@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.loops import Loops
@@ -22,7 +21,27 @@ if TYPE_CHECKING:
     from jaxmon.indicators.queues import QueueDepths
     from jaxmon.indicators.values import Values
 
+T = TypeVar("T")
+
 _QUEUES = "jaxmon.indicators.queues"
+
+
+class FirstUse(Generic[T]):
+    """
+    An attribute that is made when it is first read, of which all threads get the same:
+    statistics of a marker, whose module the program has loaded by using it.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        made: T = vars(instance).setdefault(self._name, self._make(instance))
+        return made
 
 
 class Indicators:
@@ -60,30 +79,28 @@ class Indicators:
         self.place_of: Callable[[BaseException], str] = lambda _: ""
         self.message_of: Callable[[BaseException], str] = lambda _: ""
 
-    # These are made when they are first read: the program has loaded the module of a
-    # marker by using it.
-    @cached_property
+    @FirstUse
     def batches(self) -> BatchFill:
         """How full batches are."""
-        from jaxmon.indicators.batches import BatchFill  # noqa: PLC0415 - see above
+        from jaxmon.indicators.batches import BatchFill  # noqa: PLC0415 - see `FirstUse`
 
         return BatchFill(self.routes.labels)
 
-    @cached_property
+    @FirstUse
     def queues(self) -> QueueDepths:
         """How many items wait in queues."""
         from jaxmon.indicators.queues import QueueDepths  # noqa: PLC0415 - likewise
 
         return QueueDepths(self._limit, self.guard)
 
-    @cached_property
+    @FirstUse
     def logged(self) -> Values:
         """What the program logs."""
         from jaxmon.indicators.values import Values  # noqa: PLC0415 - likewise
 
         return Values(self._limit, self.on_logged)
 
-    @cached_property
+    @FirstUse
     def invocations(self) -> Invocations:
         """Invocations of serverless functions."""
         from jaxmon.indicators.invocations import Invocations  # noqa: PLC0415 - likewise

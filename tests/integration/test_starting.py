@@ -189,6 +189,24 @@ import jax
     assert "could not start" not in result.err
 
 
+def test_an_interrupt_that_numpy_replaces_is_the_programs(python_script):
+    """C code that imports NumPy prints it, and raises an `ImportError`."""
+    interrupt = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.linalg":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+    result = python_script(interrupt + ASKS)
+
+    assert result.code == -signal.SIGINT
+    assert result.err.splitlines()[-1] == "KeyboardInterrupt"
+    assert result.out == ""
+
+
 def test_a_jax_that_is_another_is_one_line(tmp_path, python_script):
     """A module of the program that is called ``jax``."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
