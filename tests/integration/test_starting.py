@@ -1,6 +1,7 @@
 """`jaxmon.instrument` where it cannot start: one line, and the program goes on."""
 
 import inspect
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path

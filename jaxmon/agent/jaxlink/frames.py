@@ -299,7 +299,7 @@ def served_call(
     called by that; not to be kept. `None` if ahead of time or transformed: then
     *calls*, by the id of the frames that serve those of this thread, lacks it.
     """
-    for above in stack_from(below.f_back, sys.maxsize):
+    while (above := below.f_back) is not None:
         if above.f_code.co_name in _ENTRIES:
             if is_call(above):
                 miss = calls.get(id(above))

@@ -275,16 +275,19 @@ class Listeners:
                     kind.unregister(kind.listener)
 
     def _take_event(self, event: str, **_: Any) -> None:
-        self._pass_on(self.events.get(event))
+        if (take := self.events.get(event)) is not None:
+            self._pass_on(take)
 
     def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        self._pass_on(self.durations.get(event), seconds, details.get("fun_name"))
+        if (take := self.durations.get(event)) is not None:
+            self._pass_on(take, seconds, details.get("fun_name"))
 
     def _take_scalar(self, event: str, value: float, **_: Any) -> None:
-        self._pass_on(self.scalars.get(event), value)
+        if (take := self.scalars.get(event)) is not None:
+            self._pass_on(take, value)
 
-    def _pass_on(self, take: Callable[..., None] | None, *given: Any) -> None:
-        if take is not None and self._registered and SITE not in self._off:
+    def _pass_on(self, take: Callable[..., None], *given: Any) -> None:
+        if self._registered and SITE not in self._off:
             try:
                 take(*given)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
