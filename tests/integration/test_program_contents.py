@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.helpers.processes import ROOT, run_python
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 PROGRAM = ROOT / "tests" / "programs" / "contents.py"
@@ -22,7 +23,7 @@ class Seen(NamedTuple):
 def seen(name: str, *arguments: str) -> Seen:
     command = ["-m", "tests.programs.contents", name, *arguments]
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    ended = run_python(*command, env=devices, cwd=ROOT, seconds=300)
+    ended = run_preloaded(*command, env=devices, cwd=ROOT, optimised=True)
     found = ended.json()
     findings = [of for of in found["findings"] if of["topic"] == TOPICS[name]]
     return Seen(findings, found["cost"])
