@@ -78,10 +78,10 @@ print(json.dumps([found, recognised, changed()]))
 
 
 @pytest.mark.parametrize("frameworks", [True, False])
-def test_requests_are_counted_by_their_templates(python_script, frameworks):
+def test_requests_are_counted_by_their_templates(preloaded_script, frameworks):
     """Each once, also below a mount; and nothing at all unless it is asked for."""
     settings = json.dumps({"frameworks": frameworks})
-    found, recognised, changed = python_script(APPS + ASKED + SHOWN, settings).json()
+    found, recognised, changed = preloaded_script(APPS + ASKED + SHOWN, settings).json()
 
     assert changed is False
     if not frameworks:
@@ -144,10 +144,10 @@ print(json.dumps([statuses, found]))
 
 
 @pytest.mark.parametrize("marked", [[], ["marked"]])
-def test_what_a_framework_turns_into_a_response_is_named(python_script, marked):
+def test_what_a_framework_turns_into_a_response_is_named(preloaded_script, marked):
     """The exception, its message and the program's line; a status alone has none."""
     settings = json.dumps({"frameworks": True})
-    statuses, found = python_script(APPS + FAILS, settings, *marked).json()
+    statuses, found = preloaded_script(APPS + FAILS, settings, *marked).json()
 
     assert statuses == [500, 500, 503, 500, 500]
     name = "script.py"
@@ -170,9 +170,9 @@ client.get("/items/1")
 """
 
 
-def test_what_the_program_marks_takes_their_place(python_script):
+def test_what_the_program_marks_takes_their_place(preloaded_script):
     """From its first mark on, and that request is counted as it marks it."""
-    found, recognised, _ = python_script(
+    found, recognised, _ = preloaded_script(
         APPS + MARKED + SHOWN, '{"frameworks": true}'
     ).json()
 
@@ -189,9 +189,9 @@ web.test_client().get("/things/3").text
 """
 
 
-def test_a_middleware_of_ours_in_the_program_counts_nothing_twice(python_script):
+def test_a_middleware_of_ours_in_the_program_counts_nothing_twice(preloaded_script):
     """Inside or around the application."""
-    found, _, _ = python_script(APPS + OWN + SHOWN, '{"frameworks": true}').json()
+    found, _, _ = preloaded_script(APPS + OWN + SHOWN, '{"frameworks": true}').json()
 
     assert found == {"/items/{n} success": 2, "/things/<int:n> success": 1}
 
@@ -209,9 +209,9 @@ jaxmon.uninstrument()
 """
 
 
-def test_an_exception_passes_as_it_is(python_script):
+def test_an_exception_passes_as_it_is(preloaded_script):
     """The server sees what the application raised."""
-    result = python_script(APPS + RAISING, '{"frameworks": true}').json()
+    result = preloaded_script(APPS + RAISING, '{"frameworks": true}').json()
 
     assert result == ["LookupError", "seven"]
 
