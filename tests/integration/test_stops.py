@@ -19,6 +19,7 @@ from jaxmon.cli.main import main
 from jaxmon.facts import endings
 from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import page_of
+from tests.helpers.preloaded import Program, start_preloaded
 from tests.helpers.processes import clean_environ, exits_are_reported, until
 
 
@@ -79,12 +80,11 @@ def ended(
     run_dir: Path, script: Path, way: str, number: int, *options: str
 ) -> tuple[int, str]:
     """Run the program until the signal; return its code and standard error."""
-    with subprocess.Popen(
-        [sys.executable, str(script), way, *options],
-        env=clean_environ(run_dir),
+    with start_preloaded(
+        *(str(script), way, *options),
+        environ=clean_environ(run_dir),
         stdout=PIPE,
         stderr=PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -168,13 +168,10 @@ def test_an_end_without_a_record_counts_if_it_repeats(
         assert "crash" not in printed(run_dir, "ps")
 
 
-def started(run_dir: Path, script: Path) -> "subprocess.Popen[str]":
+def started(run_dir: Path, script: Path) -> Program:
     """Start the program without a handler, until it has an agent."""
-    process = subprocess.Popen(
-        [sys.executable, str(script), "default"],
-        env=clean_environ(run_dir),
-        stdout=PIPE,
-        text=True,
+    process = start_preloaded(
+        *(str(script), "default"), environ=clean_environ(run_dir), stdout=PIPE
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready True\n"
