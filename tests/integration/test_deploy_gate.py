@@ -1,6 +1,7 @@
 """What the gate of a deployment says, against what the release compiles then."""
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -49,10 +50,10 @@ SETTINGS = {
             whole = -(-size // 4) * 4
             return predict(weights, placed(np.ones((whole, 8), np.float32), "data"))
     """,
-    "ahead of time": """
+    "ahead_of_time": """
         @jax.jit
         def predict(x):
-            return jnp.tanh(x) @ x.T
+            return jnp.tanh(x) @ x.T * 2
 
         compiled = {}
 
@@ -85,7 +86,7 @@ SETTINGS = {
 }
 CLIENT = """
     import jaxmon
-    from service import *
+    from SERVICE import *
     from jax._src import compiler
 
     built = []
@@ -103,7 +104,7 @@ EXPORT = """
     import sys, jaxmon
     agent = jaxmon.instrument(port=None, socket=False, sample_rate=0)
     sys.path.append(ROOT)
-    from service import *
+    from SERVICE import *
     from jaxmon.agent.warm.part import WarmStarts
     from tests.helpers import inside
     for size in SENT:
@@ -116,8 +117,8 @@ LIVE = """
     import sys, jaxmon
     agent = jaxmon.instrument(port=None, socket=False, sample_rate=0)
     sys.path.append(ROOT)
-    import service
-    from service import *
+    import SERVICE as service
+    from SERVICE import *
     from jaxmon.agent.warm.part import WarmStarts
     from tests.helpers import inside
     jaxmon.warmup(predict, "signatures.json", uses=True)
@@ -138,18 +139,28 @@ DEVICES = "--xla_force_host_platform_device_count=8"
 
 
 class Release:
-    """A service in a directory, and its cache."""
+    """Services in a directory, one of each of *settings*, and their cache."""
 
-    def __init__(self, directory: Path, setting: str) -> None:
+    def __init__(self, directory: Path, settings: Iterable[str]) -> None:
         self.directory = directory
-        text = dedent(SERVICE).replace("# setting", dedent(SETTINGS[setting]))
-        self.source = directory / "service.py"
-        self.source.write_text(text)
+        self.settings = tuple(settings)
+        for setting in self.settings:
+            text = dedent(SERVICE).replace("# setting", dedent(SETTINGS[setting]))
+            self._source(setting).write_text(text)
         self._environ = {
             "JAX_COMPILATION_CACHE_DIR": str(directory / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            **({"XLA_FLAGS": DEVICES} if setting == "sharded" else {}),
+            "XLA_FLAGS": DEVICES,
         }
+
+    def _source(self, setting: str) -> Path:
+        return self.directory / f"{setting}.py"
+
+    def change(self, before: str, after: str) -> None:
+        """Replace a word in the sources."""
+        for setting in self.settings:
+            path = self._source(setting)
+            path.write_text(path.read_text().replace(before, after))
 
     def run(self, *arguments: str, **environ: str) -> Result:
         return run_preloaded(
@@ -159,16 +170,29 @@ class Release:
             optimised=True,
         )
 
+    def _program(self, program: str, setting: str, sent: Sequence[int]) -> str:
+        text = dedent(program).replace("SENT", repr(tuple(sent)))
+        return text.replace("ROOT", repr(str(ROOT))).replace("SERVICE", setting)
+
     def record(self) -> dict[str, Any]:
-        """Export the signatures of a process that has served, without a cache."""
-        text = (
-            dedent(EXPORT).replace("SENT", repr(SENT)).replace("ROOT", repr(str(ROOT)))
-        )
-        found: dict[str, Any] = self.run(
-            *("-c", text), JAX_ENABLE_COMPILATION_CACHE="false"
-        ).json()
-        (self.directory / "signatures.json").write_text(json.dumps(found))
-        return found
+        """
+        Export the signatures of processes that have served, without a cache; return
+        their functions by setting.
+        """
+        found = {
+            setting: self.run(
+                *("-c", self._program(EXPORT, setting, SENT)),
+                JAX_ENABLE_COMPILATION_CACHE="false",
+            ).json()
+            for setting in self.settings
+        }
+        functions = {name: one["functions"] for name, one in found.items()}
+        self.export([one for some in functions.values() for one in some])
+        return functions
+
+    def export(self, functions: list[Any]) -> None:
+        document = {"schema": 1, "functions": functions}
+        (self.directory / "signatures.json").write_text(json.dumps(document))
 
     def warmup(self) -> Result:
         return self.run("-m", "jaxmon", "warmup", "--signatures", "signatures.json")
@@ -179,79 +203,80 @@ class Release:
 
     def serve(self, *sent: int) -> Any:
         """Return what a client noted, and what jaxmon says of it."""
-        text = dedent(LIVE).replace("SENT", repr(sent)).replace("ROOT", repr(str(ROOT)))
+        [setting] = self.settings
+        text = self._program(LIVE, setting, sent)
         return self.run("-c", text, JAX_ENABLE_COMPILATION_CACHE="false").json()
 
-    def compiles(self, *sent: int, ahead: bool = False) -> list[str]:
-        """Return what the release compiles when the client sends these sizes."""
-        text = dedent(CLIENT).replace("SENT", repr(sent))
-        found: list[str] = self.run("-c", text, *(["ahead"] if ahead else [])).json()
-        return found
-
-
-@pytest.fixture
-def release(request: pytest.FixtureRequest, tmp_path: Path) -> Release:
-    return Release(tmp_path, request.param)
+    def compiles(self, setting: str, *arguments: str) -> int:
+        """Return how many programs a client of this service has compiled."""
+        text = self._program(CLIENT, setting, SENT)
+        return len(self.run("-c", text, *arguments).json())
 
 
 @pytest.mark.ground_truth
-@pytest.mark.parametrize("release", SETTINGS, indirect=True)
-def test_the_gate_passes_exactly_what_compiles_nothing(release: Release) -> None:
+def test_the_gate_passes_exactly_what_compiles_nothing(tmp_path: Path) -> None:
     """It fails before the cache is filled and once the code differs, with names."""
-    recorded = release.record()
-    (predict,) = recorded["functions"]
-    count = len(predict["signatures"])
+    release = Release(tmp_path, SETTINGS)
+    recorded = {setting: one for setting, [one] in release.record().items()}
+    counts = {setting: len(one["signatures"]) for setting, one in recorded.items()}
+    count = sum(counts.values())
     empty = release.gate()
     release.warmup().ok()
     full = release.gate()
-    served = release.compiles(*SENT)
-    ahead = release.compiles(*SENT, ahead=True)
-    release.source.write_text(release.source.read_text().replace("tanh", "sin"))
+    served = [release.compiles(setting) for setting in SETTINGS]
+    ahead = release.compiles("ahead_of_time", "ahead")
+    release.change("tanh", "sin")
     changed = release.gate()
-    compiled = release.compiles(*SENT)
+    compiled = {setting: release.compiles(setting) for setting in SETTINGS}
 
-    assert predict["not_exportable"] == {}
-    assert (full.code, served, ahead) == (0, [], [])
+    assert all(one["not_exportable"] == {} for one in recorded.values())
+    assert (full.code, sum(served), ahead) == (0, 0, 0)
     assert full.out.splitlines() == [f"0 compiled, {count} cached, 0 failed"]
     assert empty.code == changed.code == 1
+    named = [
+        f"{setting}.predict signature {number} (["
+        for setting in SETTINGS
+        for number in range(1, counts[setting] + 1)
+    ]
     for result, others in ((empty, 0), (changed, count)):
         first, *failed = result.out.splitlines()
         assert first == f"0 compiled, 0 cached, {count} failed"
-        for number, line in enumerate(failed, 1):
-            assert line.startswith(f"service.predict signature {number} ([")
+        for line, name in zip(failed, named, strict=True):
+            assert line.startswith(name)
             assert f"; {others} of that name" in line
-    assert len(compiled) == count
+    assert compiled == counts
 
 
-@pytest.mark.parametrize("release", ["ahead of time"], indirect=True)
-def test_what_the_file_could_not_describe_does_not_pass(release: Release) -> None:
+def test_what_the_file_could_not_describe_does_not_pass(tmp_path: Path) -> None:
     """Nor does a function that is missing."""
-    found = release.record()
-    found["functions"][0]["not_exportable"] = {"an argument is a Config": 2}
-    (release.directory / "signatures.json").write_text(json.dumps(found))
+    release = Release(tmp_path, ["ahead_of_time"])
+    [function] = release.record()["ahead_of_time"]
+    release.export([{**function, "not_exportable": {"an argument is a Config": 2}}])
     release.warmup().ok()
 
     unknown = release.gate()
-    as_json = json.loads(release.gate("--json").out)
-    renamed = release.source.read_text().replace("predict", "forecast")
-    release.source.write_text(renamed)
-    missing = release.gate()
+    release.change("predict", "forecast")
+    missing = release.gate("--json")
+    as_json = json.loads(missing.out)
 
     assert unknown.code == missing.code == 1
     assert unknown.out.splitlines()[1:] == [
-        "service.predict: unchecked: 2 programs: an argument is a Config"
+        "ahead_of_time.predict: unchecked: 2 programs: an argument is a Config"
     ]
     assert [of["status"] for of in as_json].count("unchecked") == 1
-    assert "there is no predict in service any more" in missing.out
+    assert "there is no predict in ahead_of_time any more" in missing.out
 
 
 @pytest.mark.ground_truth
-@pytest.mark.parametrize("release", SETTINGS, indirect=True)
-def test_used_unused_and_missed_are_what_the_client_noted(release: Release) -> None:
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_used_unused_and_missed_are_what_the_client_noted(
+    tmp_path: Path, setting: str
+) -> None:
     """Of a service that is warm, whatever the sizes become on the way."""
+    release = Release(tmp_path, [setting])
     before = [
         tuple(signature["args"][-1]["shape"])
-        for signature in release.record()["functions"][0]["signatures"]
+        for signature in release.record()[setting][0]["signatures"]
     ]
     sent = (3, 8, 3, 3, 16, 16, 3, 3, 3)
     noted, ready, functions = release.serve(*sent)
