@@ -12,10 +12,10 @@ from tests.helpers.processes import Result, run_python
 
 
 DEEP = """
-import json, os, sys, threading
+import json, os, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 
-def deep(x, layers=30):
+def deep(x, layers=12):
     for _ in range(layers):
         x = jnp.sin(x) * jnp.cos(x @ x.T)[:, :1] + x
     return x.sum()
@@ -113,7 +113,7 @@ def test_compiles_on_several_threads_are_told_apart(tmp_path: Path) -> None:
         f"""{DEEP}
 def train(number):
     def step(x):
-        return deep(x, 20 + 20 * number)
+        return deep(x, 12 + 8 * number)
     step.__qualname__ = step.__name__ = f"step{{number}}"
     return jax.jit(step)
 
@@ -125,6 +125,7 @@ done = threading.Event()
 def call():
     while not done.is_set():
         busy(x)
+        time.sleep(0.001)
 
 caller = threading.Thread(target=call)
 caller.start()  # is no thread that compiles
