@@ -45,6 +45,8 @@ FOLDERS = (
     "examples",
 )
 
+# One of these is in each module that breaks a rule which holds everywhere.
+_SIGNS = ("_src", "jaxlib", "__version_info__", "/jax")
 _READS = frozenset(
     {
         *("f_locals", "co_freevars", "co_cellvars", "co_consts", "co_names"),
@@ -112,8 +114,9 @@ def findings(source: str, *, strict: bool) -> list[tuple[int, str, str]]:
         source: of a module outside of the door.
         strict: it is a module of the agent.
     """
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
+    if not strict and not any(sign in source for sign in _SIGNS):
+        return []
+    nodes = list(ast.walk(ast.parse(source)))
     documentation = set(map(id, _documentation(nodes)))
     found = {
         (getattr(node, "lineno", 0), rule, what)

@@ -53,12 +53,12 @@ def findings(names: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
         if not path.is_file():
             continue
         try:
-            lines = path.read_text().splitlines()
+            text = path.read_text()
         except UnicodeDecodeError:
             continue
-        for number, line in enumerate(lines, 1):
-            for match in pattern.finditer(line):
-                yield f"{name}:{number}: {match[0]}"
+        for match in pattern.finditer(text):
+            number = text.count("\n", 0, match.start()) + 1
+            yield f"{name}:{number}: {match[0]}"
 
 
 def main() -> int:
