@@ -196,7 +196,7 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.parametrize("most", [6, pytest.param(40, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("most", [4, pytest.param(40, marks=pytest.mark.exhaustive)])
 def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir, most):
     """
     The program gets it, and nothing is left behind. A socket that was made and is not
