@@ -57,7 +57,7 @@ def served(run_dir: Path, tmp_path: Path) -> Iterator[Served]:
             port = int(server.stdout.readline())
 
             def load(*paths: str) -> None:
-                while not over.is_set():
+                while not over.wait(0.01):
                     for path in paths:
                         ask(port, path)
 
