@@ -30,7 +30,9 @@ def run(tmp_path: Path) -> Run:
 
     def run(source: str, *options: str, **env: str) -> Result:
         (tmp_path / "test_it.py").write_text(TESTS + dedent(source))
-        arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *options)
+        # Without what other plugins import.
+        others = ("-p", "no:anyio", "-p", "no:cacheprovider", "-p", "no:jaxtyping")
+        arguments = ("-m", "pytest", "-q", *others, *options)
         return run_preloaded(*arguments, cwd=tmp_path, env=env)
 
     return run
