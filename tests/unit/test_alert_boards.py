@@ -1,6 +1,7 @@
 """The dashboard that an alert opens is about it, and selects what it is about."""
 
 import re
+from functools import cache
 
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
@@ -11,7 +12,6 @@ from jaxmon_dashboards.boards.model import Variable
 from tests.helpers.processes import each
 
 
-BOARDS = {one.uid: one for one in all_dashboards()}
 GRAFANA = "https://grafana.example.com"
 SITE = slo.Site(dashboards=GRAFANA)
 # Labels by which some variable selects; others belong to the subject alone.
@@ -20,6 +20,11 @@ SELECTED |= {"function": "function", "device": "device", "uuid": "gpu"}
 EVERY_ALERT = each(
     {str((one.name, one.severity, *one.labels)): (one,) for one in alerts.all_alerts()}
 )
+
+
+@cache
+def boards() -> dict[str, Dashboard]:
+    return {one.uid: one for one in all_dashboards()}
 
 
 def names(board: Dashboard) -> set[str]:
@@ -35,7 +40,7 @@ def test_an_alert_opens_a_board_that_shows_it(alert):
     url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
     found = re.fullmatch(rf"{GRAFANA}/d/([a-z-]+)\?(.+)", url)
     assert found
-    board = BOARDS[found[1]]
+    board = boards()[found[1]]
     variables = dict(one.split("=", 1) for one in found[2].split("&"))
 
     assert {one.removeprefix("var-") for one in variables} <= names(board)
@@ -51,7 +56,7 @@ def test_the_board_selects_what_the_alert_is_about(alert):
     expected = {
         f"var-{variable}={{{{ $labels.{label} | urlquery }}}}"
         for label, variable in SELECTED.items()
-        if label in labels and variable in names(BOARDS[board])
+        if label in labels and variable in names(boards()[board])
     }
     expected |= {
         f"var-{label}={{{{ $labels.{label} | urlquery }}}}"

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware as Install
@@ -161,6 +160,8 @@ def test_a_route_below_a_host_is_found(recorded):
 )
 def test_routes_of_fastapi_are_found(recorded, method, path, template):
     """Those of routers that are included, below each other as well, and of mounts."""
+    from fastapi import APIRouter, FastAPI
+
     items, inner, app = APIRouter(), APIRouter(prefix="/inner"), FastAPI()
 
     @items.get("/items/{item}")

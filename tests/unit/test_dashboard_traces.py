@@ -25,9 +25,6 @@ def panels(board: Any) -> list[Any]:
 PANELS = [(name, one) for name, board in DASHBOARDS.items() for one in panels(board)]
 
 
-MODELS = {one.id: one for board in all_dashboards() for one in board.panels}
-
-
 def explore_links(thing: object) -> list[str]:
     """Return the addresses of Explore in *thing*."""
     return re.findall(r'"(/explore[^"]*)"', json.dumps(thing))
@@ -81,11 +78,12 @@ def test_links_lead_to_traces_of_the_service(model: str) -> None:
 
 def test_series_lead_to_their_own_traces() -> None:
     """Only if each series of the panel has the label."""
+    models = {one.id: one for board in all_dashboards() for one in board.panels}
     for _, panel in PANELS:
         links = panel["fieldConfig"]["defaults"].get("links") or []
         for link in links:
             (label,) = re.findall(r"__field\.labels\.(\w+)", link["url"])
-            for target in MODELS[panel["id"]].targets:
+            for target in models[panel["id"]].targets:
                 assert label in (target.expr.shape.labels or ())
 
 
