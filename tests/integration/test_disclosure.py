@@ -12,7 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 import pytest
+from click.testing import CliRunner
 
+from jaxmon.cli.main import main
 from jaxmon.facts import endings
 from jaxmon.host.http.fetch import fetch_all
 from tests.helpers.adversaries import ARGUMENTS, SECRETS
@@ -129,11 +131,11 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             found |= {one: asked(socket, one) for one in PAGES}
             packed = directory / "bundle.tar.gz"
             for one in (*COMMANDS, f"bundle --out={packed} --sidecar={url} --hlo=3"):
-                found[one] = printed([*common, *one.split()], environ)
+                found[one] = printed(one, environ)
             found |= unpacked(packed)
             program.communicate("", timeout=120)
             found["words"] = str(endings.slots(Path(run_dir))["0"].latest.as_json())
-            found["ended"] = printed([*common, "ps", "--ended", "--json"], environ)
+            found["ended"] = printed("ps --ended --json", environ)
             found |= {f"ended {one}": http_get(url + one) for one in SIDECAR}
         # The program's own traceback, and what JAX logs, are their own affair.
         said = logs[1].read_text()
@@ -209,12 +211,9 @@ def asked(socket: Path, target: str) -> str:
     return found
 
 
-def printed(words: list[str], environ: dict[str, str]) -> str:
-    """Return all that a command prints."""
-    done = subprocess.run(
-        words, check=False, capture_output=True, text=True, env=environ, timeout=120
-    )
-    return f"{done.stdout}{done.stderr}"
+def printed(command: str, environ: dict[str, str]) -> str:
+    """Return all that a command prints, in this process."""
+    return CliRunner().invoke(main, command.split(), env=environ).output
 
 
 def unpacked(path: Path) -> dict[str, str]:
