@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -111,27 +111,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-class Filled(NamedTuple):
-    """A cache that the command has filled, from which file, and what it printed."""
-
-    file: Path
-    cache: Path
-    result: Result
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {"JAX_COMPILATION_CACHE_DIR": str(self.cache)}
-
-
-@pytest.fixture(scope="module")
-def filled(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    directory = tmp_path_factory.mktemp("filled")
-    file, cache = importable(place, directory / "s.json"), directory / "cache"
-    environ = {"JAX_COMPILATION_CACHE_DIR": str(cache)}
-    arguments = ("--signatures", str(file), "--jobs", "2")
-    return Filled(file, cache, warmup(place, *arguments, **environ).ok())
-
-
 def python(directory: Path, program: str, **environ: str) -> Result:
     arguments = ("-c", dedent(program))
     return run_preloaded(*arguments, cwd=directory, env=environ, optimised=True)
@@ -193,19 +172,23 @@ def test_the_file_has_what_was_compiled(place: Path) -> None:
 
 
 @pytest.mark.ground_truth
-def test_a_third_process_compiles_nothing(place: Path, filled: Filled) -> None:
+def test_a_third_process_compiles_nothing(place: Path, tmp_path: Path) -> None:
     """After the command, a fresh process serves its first requests from the cache."""
-    environ = filled.environ
-    again = warmup(place, "--signatures", str(filled.file), **environ).ok()
+    cache, file = tmp_path / "cache", importable(place, tmp_path / "s.json")
+    environ = {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+    arguments = ("--signatures", str(file), "--jobs", "2")
+
+    first = warmup(place, *arguments, **environ).ok()
+    again = warmup(place, *arguments, "--jobs", "1", **environ).ok()
     program = (
         "from requests_ import *\nserve = requests()\n"
         f"{dedent(COUNT)}\nserve()\n"
         "import json; print(json.dumps([len(BUILT), EVENTS]))"
     )
-    before = entries(filled.cache)
+    before = entries(cache)
     built, events = python(place, program, **environ).json()
 
-    assert filled.result.out.splitlines()[0] == "7 compiled, 1 cached, 0 failed"
+    assert first.out.splitlines()[0] == "7 compiled, 1 cached, 0 failed"
     assert again.out.splitlines()[0] == "0 compiled, 8 cached, 0 failed"
     assert built == 0
     assert events.count("/jax/compilation_cache/cache_hits") == 7
@@ -340,11 +323,13 @@ def test_without_a_cache_there_is_nothing_to_fill(place: Path) -> None:
 
 
 def test_a_release_that_would_compile_does_not_pass(
-    place: Path, filled: Filled, tmp_path: Path
+    place: Path, tmp_path: Path
 ) -> None:
     """With --check, what the cache lacks fails by name, and nothing is compiled."""
-    before, environ = entries(filled.cache), filled.environ
-    check = ("--check", "--signatures", str(filled.file))
+    cache, file = tmp_path / "cache", importable(place, tmp_path / "s.json")
+    environ = {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+    warmup(place, "--signatures", str(file), **environ).ok()
+    before, check = entries(cache), ("--check", "--signatures", str(file))
     (tmp_path / "service.py").write_text(
         dedent(SERVICE).replace("jnp.tanh(x @", "jnp.sin(x @")
     )
@@ -358,4 +343,4 @@ def test_a_release_that_would_compile_does_not_pass(
     assert first == "0 compiled, 5 cached, 3 failed"
     assert all("service.forward" in line for line in failed)
     assert all("the first call would compile" in line for line in failed)
-    assert entries(filled.cache) == before
+    assert entries(cache) == before

@@ -258,16 +258,7 @@ def _only(rules: Rules, names: str) -> Rules:
         }
         for group in rules.alerting
     ]
-    alerting = [group for group in groups if group["rules"]]
-    # Objectives without such an alert record in vain, under the names of the others.
-    asked = tuple(group["name"].removesuffix("alerts") for group in alerting)
-    recording = [
-        group
-        for group in rules.recording
-        if not group["name"].startswith("jaxmon-slo-")
-        or group["name"].startswith(asked)
-    ]
-    return Rules(recording, alerting)
+    return Rules(rules.recording, [group for group in groups if group["rules"]])
 
 
 def together(outages: Iterable[Outage]) -> list[list[Outage]]:
