@@ -78,6 +78,10 @@ class LiveObjects:
             self._fold()
             self._many = max(_MANY, 2 * len(self._records))
 
+    def __bool__(self) -> bool:
+        """Whether some may be alive."""
+        return bool(self._records)
+
     @property
     def calls(self) -> int:
         """Number of calls, including those of dead objects."""

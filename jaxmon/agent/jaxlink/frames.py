@@ -8,7 +8,6 @@ from 0.4.35 to 0.12.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
@@ -117,10 +116,11 @@ def is_outside(frame: FrameType | None) -> bool:
 def calls_back_inline(frame: FrameType | None) -> bool:
     """Return whether *frame*, of a callback, is below a call that the program makes."""
     inside = False
-    for at in stack_from(frame, sys.maxsize):
-        if inside and not is_inside(at):
+    while frame is not None:
+        if inside and not is_inside(frame):
             return True
-        inside = inside or is_inside(at)
+        inside = inside or is_inside(frame)
+        frame = frame.f_back
     return False
 
 
@@ -233,13 +233,13 @@ def is_nested(frame: FrameType | None) -> bool:
 def program_at(frame: FrameType | None) -> StackProgram:
     """Return the program being processed where *frame* runs. Costs microseconds."""
     telling = []
-    # Every frame on the way up is looked up here; few match.
-    for at in stack_from(frame, sys.maxsize):
-        if at.f_code.co_name in _LOWERED:
+    while frame is not None:
+        if frame.f_code.co_name in _LOWERED:
             # Their many variables are read only if no jitted function is found.
-            telling.append(at)
-        elif at.f_code.co_name in _ENTRIES and (jitted := jitted_at(at)) is not None:
+            telling.append(frame)
+        elif frame.f_code.co_name in _ENTRIES and (jitted := jitted_at(frame)):
             return StackProgram(jitted, None, None)
+        frame = frame.f_back
     source: str | None = None
     program: str | None = None
     for lowering in telling:

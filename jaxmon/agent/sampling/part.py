@@ -195,8 +195,8 @@ class Sampling(Part):
         affordable = self._affordable()
         waiting = []
         for function in self._context.table:
-            if not function.counted:
-                continue
+            if not (function.counted and function.objects):
+                continue  # as most in a program that keeps making functions
             not_hits = function.traced.value + function.entered_missed.value
             hits = function.objects.calls - not_hits
             if hits <= 0:
