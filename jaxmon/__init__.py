@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from jaxmon.agent.checks.determinism import GradientCheck as GradientCheck
     from jaxmon.agent.checks.determinism import check_determinism as check_determinism
     from jaxmon.agent.checks.determinism import check_gradients as check_gradients
-    from jaxmon.agent.checks.results import DeterminismCheck, Deviation
+    from jaxmon.agent.checks.results import DeterminismCheck as DeterminismCheck
+    from jaxmon.agent.checks.results import Deviation as Deviation
     from jaxmon.agent.tracking import log_to as log_to
     from jaxmon.agent.warmup import Warmed as Warmed
     from jaxmon.agent.warmup import ready as ready
@@ -50,62 +51,31 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "Agent": "jaxmon.agent",
-    "instrument": "jaxmon.agent",
-    "uninstrument": "jaxmon.agent",
-    "check_determinism": "jaxmon.agent.checks.determinism",
-    "DeterminismCheck": "jaxmon.agent.checks.results",
-    "Deviation": "jaxmon.agent.checks.results",
-    "GradientCheck": "jaxmon.agent.checks.determinism",
-    "check_gradients": "jaxmon.agent.checks.determinism",
-    "log_to": "jaxmon.agent.tracking",
-    "Warmed": "jaxmon.agent.warmup",
-    "ready": "jaxmon.agent.warmup",
-    "warmup": "jaxmon.agent.warmup",
-    "BudgetExceeded": "jaxmon.errors",
-    "CompiledAfterReady": "jaxmon.errors",
-    "JaxmonError": "jaxmon.errors",
-    "SettingsError": "jaxmon.errors",
-    "budget": "jaxmon.testing.budget",
-    "activity": "jaxmon.indicators.activities",
-    "batch": "jaxmon.indicators.batches",
-    "Queue": "jaxmon.indicators.queues",
-    "flush": "jaxmon.indicators.invocations",
-    "serverless": "jaxmon.indicators.invocations",
-    "queue": "jaxmon.indicators.queues",
-    "request": "jaxmon.indicators.requests",
-    "steps": "jaxmon.indicators.steps",
-    "log_values": "jaxmon.indicators.values",
+    name: home
+    for home, names in {
+        "jaxmon.agent": ("Agent", "instrument", "uninstrument"),
+        "jaxmon.agent.checks.determinism": (
+            *("GradientCheck", "check_determinism", "check_gradients"),
+        ),
+        "jaxmon.agent.checks.results": ("DeterminismCheck", "Deviation"),
+        "jaxmon.agent.tracking": ("log_to",),
+        "jaxmon.agent.warmup": ("Warmed", "ready", "warmup"),
+        "jaxmon.errors": (
+            *("BudgetExceeded", "CompiledAfterReady", "JaxmonError", "SettingsError"),
+        ),
+        "jaxmon.indicators.activities": ("activity",),
+        "jaxmon.indicators.batches": ("batch",),
+        "jaxmon.indicators.invocations": ("flush", "serverless"),
+        "jaxmon.indicators.queues": ("Queue", "queue"),
+        "jaxmon.indicators.requests": ("request",),
+        "jaxmon.indicators.steps": ("steps",),
+        "jaxmon.indicators.values": ("log_values",),
+        "jaxmon.testing.budget": ("budget",),
+    }.items()
+    for name in names
 }
+__all__ = list(_HOMES)
 
-__all__ = [
-    "Agent",
-    "BudgetExceeded",
-    "CompiledAfterReady",
-    "DeterminismCheck",
-    "Deviation",
-    "GradientCheck",
-    "JaxmonError",
-    "Queue",
-    "SettingsError",
-    "Warmed",
-    "activity",
-    "batch",
-    "budget",
-    "check_determinism",
-    "check_gradients",
-    "flush",
-    "instrument",
-    "log_to",
-    "log_values",
-    "queue",
-    "ready",
-    "request",
-    "serverless",
-    "steps",
-    "uninstrument",
-    "warmup",
-]
 
 _IN_PROGRAMS = (
     *("activity", "batch", "flush", "instrument", "log_values", "queue", "ready"),

@@ -106,10 +106,6 @@ class Middleware:
 class _Request:
     """What server and application exchange for *request*; records how it ends."""
 
-    __slots__ = (
-        *("_all_said", "_frozen", "_left", "_origin", "_receive", "_request", "_send"),
-    )
-
     def __init__(
         self,
         receive: Receive,
@@ -183,7 +179,6 @@ class _Request:
 
 
 def _pushing_last(send: Send) -> Send:
-    """Return *send*, which pushes before the end of the application is said."""
 
     async def forward(message: Message) -> None:
         if message["type"] == "lifespan.shutdown.complete":
@@ -210,7 +205,6 @@ def _routes(app: Any) -> Iterable[Any]:
 
 
 def _template(routes: Iterable[Any], scope: Scope) -> str | None:
-    """Return the template that *scope* matches, else but for the method."""
     partial: str | None = None
     for route in routes:
         match, child = route.matches(scope)

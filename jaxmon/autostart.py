@@ -41,10 +41,7 @@ def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
 
 
 def in_forked_children(settings: str) -> None:
-    """
-    Start jaxmon, with *settings* in JSON, in the children that use JAX, not in this
-    process: the server of multiprocessing's method ``forkserver``.
-    """
+    """Start jaxmon, with *settings* in JSON, in children that use JAX, not here."""
     import json  # noqa: PLC0415 - few programs need it from here
     import os  # noqa: PLC0415 - likewise
 
@@ -95,10 +92,7 @@ class _JaxFinder:
         return None
 
     def _follow(self, loader: Any) -> None:
-        """
-        Shadow ``loader.exec_module`` for one call; programs see the loader itself. A
-        spec may never be executed, so this costs nothing until then.
-        """
+        """Shadow ``loader.exec_module`` for one call; programs see the loader."""
 
         @_as_import_machinery
         def exec_module(module: ModuleType) -> None:

@@ -1,20 +1,4 @@
-"""
-Errors that jaxmon raises on purpose.
-
-    JaxmonError
-    ├── SettingsError     an invalid setting; the message says what is allowed
-    ├── ConfigFileError   a configuration file that cannot be read or parsed
-    ├── OtlpError         metrics cannot be pushed by OTLP
-    ├── PageError         an invalid metrics response
-    ├── SloError          an invalid line in slo.yaml
-    ├── WebConfigError    an invalid web configuration
-    ├── WireError         malformed protocol buffer
-    ├── BaselineError     an invalid file or option of `jaxmon baseline`
-    ├── SignaturesError   an invalid file of signatures
-    ├── BudgetExceeded    a block exceeded its `jaxmon.budget`
-    ├── CompiledAfterReady a function needs a compile after `jaxmon.ready`
-    └── CommandError      ends a `jaxmon` command with an exit code
-"""
+"""Errors that jaxmon raises on purpose."""
 
 from __future__ import annotations
 

@@ -134,7 +134,6 @@ def _replaced(handler: Any, details: Any) -> Any:
 def _serializer(
     serialize: Callable[[Any], bytes], opened: list[OpenRequest]
 ) -> Callable[[Any], bytes]:
-    """Return *serialize*; what it rejects ends the generator."""
 
     def serialized(response: Any) -> bytes:
         try:
@@ -148,7 +147,6 @@ def _serializer(
 
 
 def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]:
-    """Return *parse*; a request that it rejects never reaches the behaviour."""
 
     def parsed(request: bytes) -> Any:
         try:
@@ -168,10 +166,7 @@ def _recorded(
     *,
     streams: bool,
 ) -> Behaviour:
-    """
-    Return *behaviour* of the method *route*, each call of which is a request; *origin*
-    is for its span, *opened* gets the request of a generator, as it *streams*.
-    """
+    """Return *behaviour*, each call of which is a request; *opened* gets a stream's."""
     wrapper: Behaviour
     if inspect.iscoroutinefunction(behaviour):
 
@@ -214,10 +209,7 @@ def _recorded(
 
 
 def _called(served: Behaviour) -> Behaviour:
-    """
-    Return *served*, a generator function, which calls its behaviour when it is called:
-    the server's message says whether that or an iteration has failed.
-    """
+    """Return the generator function *served* so that calling it begins it."""
 
     @functools.wraps(served)
     def called(request: Any, context: Any) -> Any:
@@ -229,7 +221,6 @@ def _called(served: Behaviour) -> Behaviour:
 
 
 def _readable(context: Any) -> Any:
-    """Return *context*, of which the status can be read, too."""
     return context if hasattr(context, "code") else _ReadableContext(context)
 
 
@@ -263,8 +254,6 @@ class _ReadableContext:
 
 class _Rpc:
     """Records the outcome of the RPC that has *context*."""
-
-    __slots__ = ("_context", "_opened", "_origin")
 
     def __init__(
         self,
@@ -301,7 +290,6 @@ class _Rpc:
 
 
 def _code(context: Any, error: BaseException | None) -> grpc.StatusCode:
-    """Return the status that the client sees, of an RPC that ends with *error*."""
     left = context.time_remaining()
     if left is not None and left <= 0:
         return grpc.StatusCode.DEADLINE_EXCEEDED
@@ -332,12 +320,10 @@ def _headers(details: Any) -> Iterator[tuple[str, str]]:
 
 
 def _has_left(context: Any) -> bool:
-    """Return whether the client has cancelled the RPC."""
     active = getattr(context, "is_active", None)
     return bool(context.cancelled()) if active is None else not active()
 
 
 def _count(route: str, outcome: Outcome) -> None:
-    """Count an RPC that no behaviour serves."""
     with MarkedRequest(route) as request:
         request.outcome = outcome

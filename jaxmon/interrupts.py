@@ -93,10 +93,7 @@ class Handled:
 
 
 def expected(*kinds: type[BaseException]) -> Handled:
-    """
-    Drop exceptions of *kinds* that a block raises, but for the program's: what comes
-    after the block holds without its result.
-    """
+    """Drop exceptions of *kinds* that a block raises, but for the program's."""
     return Handled(kinds, _pass_on_handled)
 
 
@@ -129,7 +126,6 @@ def pass_on_printed(*, since: object) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error* and what was raised within our code before it, the latest first."""
     linked: BaseException | None = error
     for _ in range(_MAX_CHAIN):
         # An exception that the program itself is handling has been in one of the
@@ -165,12 +161,10 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
 
 
 def _is_raise(code: CodeType, at: int) -> bool:
-    """Return whether the instruction of *code* at *at* is a ``raise`` statement."""
     return 0 <= at < len(code.co_code) and code.co_code[at] == _RAISE
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
-    """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
     return any([value is below for value in _arguments(frame)])

@@ -49,7 +49,6 @@ class CollectingAgent(Protocol):
 
     def collect(self) -> list[Family]:
         """Return every metric family."""
-        ...
 
 
 class AgentCollector(ClientCollector):
@@ -70,10 +69,7 @@ class AgentCollector(ClientCollector):
         self._failed = False
 
     def describe(self) -> Iterable[ClientMetric]:
-        """
-        Report no names, so that a registry accepts the collector of a later agent
-        besides this one; a scrape by names (``name[]=``) omits our metrics.
-        """
+        """Report no names: a registry accepts a later agent's collector beside it."""
         return ()
 
     def collect(self) -> Iterable[ClientMetric]:
@@ -88,7 +84,6 @@ class AgentCollector(ClientCollector):
             return ()
 
     def _note(self) -> None:
-        """Log a failure once."""
         if not self._failed:
             self._failed = True
             log.error(

@@ -125,8 +125,6 @@ class WsgiMiddleware:
 class _Exchange:
     """One request and its response; *whole* if the server need not read the rest."""
 
-    __slots__ = ("_block", "_frozen", "_open", "_origin", "_start", "_status", "whole")
-
     def __init__(
         self, block: ServedRequest, start_response: StartResponse, *, frozen: bool
     ) -> None:
@@ -187,8 +185,6 @@ class _Exchange:
 class _Body:
     """The body of a response, whose end is noted."""
 
-    __slots__ = ("_all", "_exchange", "_next", "_passed")
-
     def __init__(self, body: Iterable[bytes], exchange: _Exchange) -> None:
         self._all = body
         self._exchange = exchange
@@ -226,8 +222,6 @@ class _Body:
 class _Sized(_Body):
     """A body of known length, from which servers derive the ``Content-Length``."""
 
-    __slots__ = ()
-
     def __len__(self) -> int:
         return len(self._all)  # type: ignore[arg-type]  # it has a length
 
@@ -239,10 +233,7 @@ def _headers(environ: Environ) -> Iterator[tuple[str, str]]:
 
 
 def _caught_by_flask() -> Exception | None:
-    """
-    Return the exception for which Flask is about to respond, which it no longer handles
-    then: a variable of the method that calls the response.
-    """
+    """Return the exception for which Flask responds, a variable of its method."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - of the caller
     for _ in range(_MAX_FRAMES):
         if frame is None:
@@ -256,7 +247,6 @@ def _caught_by_flask() -> Exception | None:
 
 
 def _flask_inside(app: Any) -> Any:
-    """Return the Flask application inside *app*, `None` if there is none."""
     for _ in range(_MAX_DEPTH):
         # What Flask is given as `app.wsgi_app` wraps a method of it.
         app = getattr(app, "__self__", app)

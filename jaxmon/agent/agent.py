@@ -113,13 +113,7 @@ def runtime_of(agent: Agent) -> Runtime | None:
 
 
 class AgentSlot:
-    """
-    Holds the agent of this process.
-
-    Attributes:
-        lock: held while an agent starts or stops.
-        agent: the agent started last, unless it has been stopped.
-    """
+    """Holds the agent of this process; `lock` is held while one starts or stops."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -295,7 +289,6 @@ def _jax() -> ModuleType:
 
 
 def _in_a_sentence(error: BaseException) -> str:
-    """Return the message of *error* as part of a sentence."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and text:
         return text

@@ -19,11 +19,7 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import is_jitted, missing
-from jaxmon.agent.jaxlink.source_lines import (
-    ProgramLine,
-    ProgramLineFinder,
-    SourceLineFinder,
-)
+from jaxmon.agent.jaxlink.source_lines import ProgramLine, SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 
@@ -54,7 +50,7 @@ class CallLayer(Part):
         self._table = context.table
         self._guard = context.guard
         self._registry = context.registry
-        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
+        self._lines = SourceLineFinder(context.jax)
         self._hooks: Hooks | None = None
         self.active = True
 
@@ -85,12 +81,11 @@ class CallLayer(Part):
         Return calls and hits. Without the hook for misses, each call would be a hit.
         """
         found = [(f, *f.calls_and_hits()) for f in active(self._table) if f.counted]
-        counted = found if self._hits_known else []
+        calls = [(f, number) for f, number, _ in found]
+        hits = [(f, number) for f, _, number in found] if self._hits_known else []
         return [
-            by_function(catalog.JIT_CALLS, [(f, number) for f, number, _ in found]),
-            by_function(
-                catalog.JIT_CACHE_HITS, [(f, number) for f, _, number in counted]
-            ),
+            by_function(catalog.JIT_CALLS, calls),
+            by_function(catalog.JIT_CACHE_HITS, hits),
         ]
 
     def explain(self) -> Explanation:
@@ -155,10 +150,7 @@ class CallLayer(Part):
     def _counted(
         self, fun: Callable[..., Any], frame: types.FrameType
     ) -> tuple[Function, ProgramLine | None] | None:
-        """
-        Return the function for which calls of *fun*, jitted below *frame*, are counted,
-        and where the program jits it; `None` if the function is JAX's.
-        """
+        """Return where calls of *fun* count, if not JAX's, and where it is jitted."""
         try:
             if self.active and SITE not in self._guard.off:
                 line = self._lines.that_jits(frame)
@@ -196,10 +188,6 @@ class CallLayer(Part):
         line: ProgramLine | None,
         jitted: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """
-        Return *jitted*, a copy of an object counted for *function* under *key*, as a
-        counting function.
-        """
         return self._count(jitted, key, function, line) if self.active else jitted
 
 

@@ -46,9 +46,8 @@ class Moments:
     Keeps at most `MOST` moments: when there are more, each two become one, and each
     later one stands for twice as long.
 
-    Args:
-        highest: series of which the highest value stands for several moments; of the
-            others, it is the mean.
+    later one stands for twice as long. Of *highest*, series, the highest value stands
+    for several moments; of others, the mean.
 
     One thread adds; another may read.
     """
@@ -126,12 +125,8 @@ class Means:
 
 class ChartCounters:
     """
-    Polls the counters of a program.
-
-    Attributes:
-        steps: mean times of steps, by loop.
-        requests: mean latencies of successful requests that waited for no compile, by
-            route.
+    Polls the counters of a program: mean times by loop of `steps`, and by route of
+    successful `requests` that waited for no compile.
     """
 
     def __init__(self, table: FunctionTable, loops: Loops, routes: Routes) -> None:
@@ -187,7 +182,6 @@ class ChartCounters:
 
 
 def _total(rises: Iterable[tuple[int, float]]) -> tuple[int, float] | None:
-    """Return the sums of *rises*, `None` without any."""
     every = list(rises)
     if not every:
         return None
@@ -201,11 +195,7 @@ _MEMORY = ("device_memory", "host_memory")
 
 
 class Charts(Part):
-    """
-    Args:
-        indicators: the loops and routes that the program marks.
-        memory: returns the last snapshot of device memory.
-    """
+    """Charts of what *indicators* mark, and of the last snapshot of *memory*."""
 
     name = "charts"
 

@@ -41,18 +41,10 @@ MOST = 64
 
 class CheckpointOperation:
     """
-    One save or restore.
-
-    Attributes:
-        kind: what it does.
-        end: closed when it succeeded or failed.
-        blocked: closed when the program continues.
-        thread: the thread that called Orbax.
-        began: when it began, on the performance counter.
-        payer: the request or step that it is for, if traces are on.
+    One save or restore, on the thread that called Orbax. `end` is closed when it
+    succeeded or failed, `blocked` when the program continues; `payer` is what it is
+    for, if traces are on.
     """
-
-    __slots__ = ("began", "blocked", "end", "kind", "payer", "thread")
 
     def __init__(self, kind: CheckpointKind) -> None:
         self.kind = kind
@@ -86,10 +78,7 @@ class Operations:
     def begin(
         self, kind: CheckpointKind
     ) -> tuple[CheckpointOperation, list[CheckpointOperation]]:
-        """
-        Return a new operation, and those that have failed: Orbax saves nothing within a
-        save, so what blocked this thread before has raised.
-        """
+        """Return a new operation, and those that failed on this thread before it."""
         begun = CheckpointOperation(kind)
         with self._lock:
             failed = [o for o in self._open if o.blocks_here]
@@ -111,10 +100,7 @@ class Operations:
                     operation.blocked.append(now())
 
     def succeed(self, kind: CheckpointKind) -> CheckpointOperation | None:
-        """
-        Note that one of *kind* succeeded, and return it: that of this thread, else the
-        oldest. A background thread does not say which it was.
-        """
+        """Note that one of *kind* succeeded: of this thread, else the oldest."""
         with self._lock:
             same = [o for o in self._open if o.kind == kind]
             if not same:
@@ -162,12 +148,7 @@ _GIBIBYTE = 1 << 30
 
 
 class CheckpointPart(Part):
-    """
-    Counts checkpoints, and reports them as activities.
-
-    Args:
-        timeline: where the time goes, and the ages of activities.
-    """
+    """Counts checkpoints, and reports them as activities of the *timeline*."""
 
     name = SITE
 
@@ -204,8 +185,6 @@ class CheckpointPart(Part):
                 },
             },
         )
-
-    # --- events, on the thread of Orbax that reports --------------------------------
 
     def _begin(self, kind: CheckpointKind) -> None:
         operation, failed = self._operations.begin(kind)
@@ -255,7 +234,6 @@ class CheckpointPart(Part):
         return contained
 
     def _count(self, failed: Iterable[CheckpointOperation], *seen: str) -> None:
-        """Count *failed*, and make the series of operations that were *seen* appear."""
         with self._lock:
             for operation in seen:
                 self._failures.setdefault(operation, 0)
@@ -266,7 +244,6 @@ class CheckpointPart(Part):
                 self._trace(ended, failed=True)
 
     def _trace(self, operation: CheckpointOperation, *, failed: bool) -> None:
-        """Make the span of *operation*, which has ended."""
         tracer, payer = self._observers.tracer, operation.payer
         if tracer is None or payer is None:
             return
@@ -279,8 +256,6 @@ class CheckpointPart(Part):
         whole = f"{conventions.CHECKPOINT} {name}"
         end = operation.end[0]
         tracer.kept(Child(whole, began, end, attributes, failed=failed), payer)
-
-    # --- reading --------------------------------------------------------------------
 
     def collect(self) -> Iterable[Family]:
         """Return times, bytes and failures; nothing without a checkpoint."""

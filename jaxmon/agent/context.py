@@ -43,16 +43,9 @@ Options: TypeAlias = tuple[tuple[str, str, object], ...]
 
 class Sample(NamedTuple):
     """
-    A call that has just returned. Observers must not keep it.
-
-    Attributes:
-        function: the function called.
-        jitted: JAX's own jitted object.
-        args: the positional arguments, donated ones included.
-        kwargs: the keyword arguments.
-        outputs: what the call returned.
-        follow: calls its argument with the next call of the same object, once that has
-            returned; `None` if that is not possible.
+    A call that has just returned, of JAX's own object *jitted*; donated arguments
+    included. *follow* calls its argument with the next call of the same object, once
+    that has returned; `None` if that is not possible. Observers must not keep it.
     """
 
     function: Function
@@ -65,16 +58,9 @@ class Sample(NamedTuple):
 
 class CountedError(NamedTuple):
     """
-    An error that was counted. Observers must not keep it.
-
-    Attributes:
-        function: the function that it propagated from.
-        kind: one of `catalog.ERROR_KINDS`.
-        error: the exception.
-        message: its first lines, empty if they must not be quoted.
-        quoted: whether they may be quoted.
-        stage: how far the call had come, if known.
-        where: ``file:line`` of the user's program, if known.
+    An error that was counted, which observers must not keep. Its *kind* is one of
+    `catalog.ERROR_KINDS`; the *message*, its first lines, is empty if it must not be
+    quoted; *stage*: how far the call had come; *where*: ``file:line`` of the program.
     """
 
     function: Function
@@ -88,12 +74,8 @@ class CountedError(NamedTuple):
 
 class Built(NamedTuple):
     """
-    A compile that succeeded.
-
-    Attributes:
-        began: when the call did that needs it, on the performance counter.
-        ended: when the compile did.
-        loaded: whether the program came from the persistent cache.
+    A compile that succeeded, between two moments on the performance counter: it *began*
+    with the call that needs it. *loaded*: from the persistent cache.
     """
 
     function: Function
@@ -143,12 +125,6 @@ class Observers:
             been before, else empty.
     """
 
-    __slots__ = (
-        *("built", "call", "compiled", "compiling", "error", "executable", "executed"),
-        *("logged", "lowered", "promotion", "refusing", "returned", "sample"),
-        *("served", "settling", "stage", "surfaced", "timer", "tracer"),
-    )
-
     def __init__(self) -> None:
         self.sample: list[Callable[[Sample], None]] = []
         self.returned: list[Callable[[Function, Callable[[], Any]], None]] = []
@@ -178,15 +154,7 @@ class Observers:
 
 
 class Jit(NamedTuple):
-    """
-    One use of `jax.jit` or `jax.pmap` by the program.
-
-    Attributes:
-        function: the statistics of what was jitted.
-        counted: a weak reference to the object created.
-        line: where the program did it; `None` if unknown.
-        number: larger than that of earlier ones.
-    """
+    """One use of `jax.jit` or `jax.pmap`; later ones have larger numbers."""
 
     function: Function
     counted: weakref.ref[CountedFunction]
@@ -235,7 +203,10 @@ class Registry:
         # the key's id can belong to anything else.
         forget = functools.partial(self._entries.pop, id(key))
         record = Jit(function, weakref.ref(counted), line, self.now())
-        self._entries[id(key)] = record, _reference(key, counted, forget)
+        # Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to
+        # one of JAX's objects, and has no weak references.
+        alive = key if _WEAK(type(key)) else jitted_of(counted)
+        self._entries[id(key)] = record, weakref.ref(alive, forget)
         self._add_source(jit.source_of(key), record)
         function.counted = True
         for notify in self.added:
@@ -243,11 +214,8 @@ class Registry:
 
     def by_key(self, key: object) -> Function | None:
         """
-        Return the function whose calls are counted under *key*, if any.
-
-        Args:
-            key: JAX's ``PjitInfo`` of a jitted function, or the user's function of a
-                pmap.
+        Return the function whose calls are counted under *key*, if any: JAX's
+        ``PjitInfo`` of a jitted function, or the user's function of a pmap.
         """
         found = self._entries.get(id(key))
         return found[0].function if found else None
@@ -272,10 +240,7 @@ class Registry:
     def jitted_from(self, source: str) -> Jit | None:
         """
         Return how the only live object from *source* was jitted, `None` if there are
-        several.
-
-        Args:
-            source: ``"name at file:line"``, or only the name, which takes longer.
+        several: ``"name at file:line"``, or only the name, which takes longer.
         """
         if " at " in source:
             found = self._sources.get(source, [])
@@ -325,36 +290,12 @@ class Registry:
         )
 
 
-def _reference(
-    key: object, counted: CountedFunction, forget: Callable[..., Any]
-) -> weakref.ref[Any]:
-    """
-    Return a weak reference that calls *forget* when nothing more can be counted under
-    *key*.
-
-    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
-    of JAX's objects, and has no weak references.
-    """
-    return weakref.ref(key if _WEAK(type(key)) else jitted_of(counted), forget)
-
-
 class Context(NamedTuple):
     """
-    State shared by the parts of an agent.
-
-    Attributes:
-        jax: the module; typed as `Any` because its private parts differ by release.
-        settings: the settings in effect.
-        guard: contains failures of our own code.
-        scheduler: has the threads on which parts work.
-        table: the functions and their statistics.
-        registry: the live jitted objects that run them.
-        events: the event log.
-        observers: callbacks by which parts notify each other.
-        sites: the places in the program that call jitted functions.
-        began: when it began, by `monotonic`.
-        forked: whether the process was forked from one whose backends it has, without
-            their threads.
+    State shared by the parts of an agent, which *began* then by `monotonic`. *jax* is
+    the module, whose private parts differ by release; *sites* are the places in the
+    program that call jitted functions. *forked*: from a process whose backends this one
+    has, without their threads.
     """
 
     jax: Any

@@ -32,11 +32,9 @@ class Meter(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Count the call and make it."""
-        ...
 
     def cache_info(self) -> int:
         """Return the number of calls, including those that raised."""
-        ...
 
 
 _CountingWrapper: Any = type(functools.lru_cache(maxsize=0)(max))
@@ -67,7 +65,6 @@ class Arm(Protocol):
         /,
     ) -> None:
         """Record that a call from *frame* starts, uncounted yet. Raises nothing."""
-        ...
 
 
 _put = object.__setattr__
@@ -83,17 +80,13 @@ _OWN = frozenset(
 
 
 def _theirs(name: str) -> Any:
-    """Return a property for the attribute *name* of JAX's object."""
     return property(lambda self: getattr(jitted_of(self), name))
 
 
 class CountedFunction:
     """
-    A jitted function that counts its calls; otherwise JAX's own object.
-
-    Args:
-        jitted: JAX's own object.
-        again: takes a copy of *jitted* and returns one that counts too.
+    A jitted function that counts its calls; otherwise JAX's own object. *again* takes a
+    copy of that and returns one that counts too.
     """
 
     # For code that bypasses `__getattribute__`, such as `pydoc`.
@@ -180,7 +173,6 @@ jitted_of = cast(
 
 
 def _reduction(counted: CountedFunction) -> Callable[[int], str | tuple[Any, ...]]:
-    """Return what JAX's object is pickled by."""
     jitted = jitted_of(counted)
     if type(jitted) is not types.FunctionType:
         return jitted.__reduce_ex__

@@ -44,12 +44,9 @@ class EndWriter:
     """
     Writes the record of this process, in the file *path* of the slot that it holds,
     which gets the permissions *mode*. Without the file, as on a full disk, or after
-    `abandon`, it does nothing.
-
-    Attributes:
-        record: what the file has, as far as this process wrote it; `None` without one.
-        before: the record of the process before it, and
-        continued: the counts that it adds to, if it does.
+    `abandon`, it does nothing. `record` is what the file has, as far as this process
+    wrote it; `before` is that of the process before it, and `continued` the counts that
+    it adds to.
     """
 
     def __init__(self, path: Path = Path(), mode: int = 0o600) -> None:
@@ -73,11 +70,8 @@ class EndWriter:
 
     def begin(self, since: ProcessEnd | None = None) -> None:
         """
-        Count this process, and its predecessor if that did not finish.
-
-        Args:
-            since: this process's last record, if it was counted in this slot before
-                and only recreates the file.
+        Count this process, and its predecessor if that did not finish; if it only
+        recreates the file, where it was counted already, *since* its last record.
         """
         with self._lock:
             try:
@@ -89,10 +83,7 @@ class EndWriter:
                 interrupts.pass_on(error)
 
     def refresh(self, fields: Mapping[str, Any]) -> None:
-        """
-        Record the *fields* of this process, unless it has said how it ends; and all
-        of it again if a cleaner has removed the file.
-        """
+        """Record *fields* unless it has ended, in a new file if that was removed."""
         with self._lock:
             self._hold()
             if not self._file.is_at(self._path):
@@ -139,10 +130,7 @@ class EndWriter:
                 self.update({**fields, "counted_bytes": size})
 
     def abandon(self) -> None:
-        """
-        Close this process's descriptor and leave the file alone; also for a forked
-        child, whose parent holds the lock.
-        """
+        """Close the descriptor and leave the file alone; also in a forked child."""
         self._file.close()
         self._locked, self.record = False, None
 
@@ -235,10 +223,7 @@ class EndWriter:
                 raise _full(self._path)
 
     def _require_slot(self, number: int) -> None:
-        """
-        Check that this process has the slot: while it holds the file open, or, where
-        the program has closed that, as long as no other process has begun there.
-        """
+        """Check that no other process has begun in the slot, if its file was closed."""
         if not self._file.is_ours:
             found = records(read_pages(number))
             mine = self._last
@@ -247,7 +232,6 @@ class EndWriter:
 
 
 def _script() -> int:
-    """Return the checksum of what this process runs."""
     return zlib.crc32(os.fsencode(disclosure.own_script()))
 
 

@@ -102,7 +102,7 @@ class EventLogging(Part):
         self._waiting = deque()
 
     def _take(self, event: LoggedEvent) -> None:
-        """Have *event* logged soon. Called where it happens; never blocks."""
+        """Never blocks: called where *event* happens."""
         worker = self._worker
         if worker is None or len(self._waiting) >= _WAITING:
             self._dropped += 1
@@ -113,7 +113,6 @@ class EventLogging(Part):
             worker.submit(self._write)
 
     def _write(self) -> None:
-        """Log what is waiting; on our thread."""
         self._scheduled = False
         number = 0
         while self._waiting:

@@ -49,15 +49,9 @@ _TEXT_LIMIT = 2000
 
 class LoggedEvent(NamedTuple):
     """
-    Args:
-        number: counts all events of the process from 1.
-        time: Unix timestamp.
-        kind: one of `KINDS`.
-        function: label of the function concerned, `None` if there is none.
-        message: one sentence, or several lines.
-        details: the message as data; JSON types only.
-        trace_id: of the span that was current, in hexadecimal, empty if none was.
-        span_id: likewise.
+    An event, the *number*-th of the process, at a Unix *time*, of one of `KINDS`. Its
+    *function* is a label, `None` if there is none; *details* are the message as data,
+    JSON types only; ids of the span that was current are empty if none was.
     """
 
     number: int
@@ -76,10 +70,8 @@ class EventLog:
     kind, no function displaces another: one with more than an equal share loses its own
     oldest events.
 
-    Thread-safe without a lock: deques are.
-
-    Attributes:
-        listener: called with each event where it happens; must not block or raise.
+    Thread-safe without a lock: deques are. The `listener`, called with each event where
+    it happens, must not block or raise.
     """
 
     def __init__(self) -> None:
@@ -93,13 +85,8 @@ class EventLog:
         self, kind: Kind, function: str | None, message: str, **details: Any
     ) -> None:
         """
-        Add an event with the current time. Costs about 3 µs, 10 with 200 functions.
-
-        Args:
-            kind: one of `KINDS`.
-            function: label of the function concerned, if one is.
-            message: cut after 2,000 characters.
-            details: JSON types only.
+        Add an event with the current time; *message* is cut after 2,000 characters,
+        *details* are JSON types. Costs about 3 µs, 10 with 200 functions.
         """
         kept = self._kept[kind]
         number = next(self._numbers)
@@ -107,9 +94,7 @@ class EventLog:
         event = LoggedEvent(
             number, wall_time(), kind, function, text, details, *_span_ids()
         )
-        found = kept.get(function)
-        if found is None:
-            found = kept.setdefault(function, deque())
+        found = kept.get(function) or kept.setdefault(function, deque())
         found.append(event)
         _make_room(kept, found)
         if (listener := self.listener) is not None:
@@ -137,10 +122,7 @@ class EventLog:
 def _make_room(
     kept: Mapping[str | None, deque[LoggedEvent]], grown: deque[LoggedEvent]
 ) -> None:
-    """
-    Drop events of one kind, kept by function, beyond `LIMIT`. The function whose events
-    have *grown* loses its own if it has more than its share.
-    """
+    """Drop events beyond `LIMIT`: *grown* ones if these exceed their share."""
     every = list(kept.values())
     for _ in range(sum(map(len, every)) - LIMIT):
         most = grown if len(grown) > LIMIT // len(every) else max(every, key=len)
@@ -152,10 +134,7 @@ def _make_room(
 
 
 def _span_ids() -> tuple[str, str]:
-    """
-    Return the ids of the current trace and span in hexadecimal, empty if there are
-    none. Takes a microsecond, less if the program has not loaded OpenTelemetry.
-    """
+    """Return ids of trace and span, empty if there are none. At most a microsecond."""
     trace = sys.modules.get("opentelemetry.trace")
     # Another thread may be importing it.
     read = getattr(trace, "get_current_span", None)

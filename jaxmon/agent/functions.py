@@ -62,8 +62,6 @@ class LiveObjects:
     contains no call, so that neither a thread nor a signal interrupts it.
     """
 
-    __slots__ = ("_ended", "_many", "_numbers", "_records")
-
     def __init__(self) -> None:
         self._ended = 0
         self._numbers = itertools.count()
@@ -79,6 +77,10 @@ class LiveObjects:
         if len(self._records) > self._many:
             self._fold()
             self._many = max(_MANY, 2 * len(self._records))
+
+    def __bool__(self) -> bool:
+        """Whether some may be alive."""
+        return bool(self._records)
 
     @property
     def calls(self) -> int:
@@ -107,7 +109,6 @@ class LiveObjects:
                 yield number, counted
 
     def _fold(self) -> None:
-        """Fold the counts of dead objects."""
         records = self._records
         for number, (_, last) in {**records}.items():
             if last and number in records:
@@ -126,22 +127,12 @@ class CompilePhases(NamedTuple):
 
 class Function:
     """
-    The statistics of one function label.
-
-    Attributes:
-        is_users: whether one function of the program has this label.
-        objects: what is called through the call layer, traced calls included.
-        traced: of these calls, those made while JAX was tracing another function.
-        entered_missed: calls through the call layer that left the fast path.
-        other_missed: other calls that left the fast path.
-        lowered: returns what JAX lowered last, `None` if that is gone.
+    The statistics of one function label, in the program *is_users* if one function of
+    that has it. `objects` are called through the call layer, traced calls included;
+    `traced` are calls made while JAX traced another function; of those that left the
+    fast path, `entered_missed` came through the call layer, `other_missed` did not.
+    `lowered` returns what JAX lowered last, `None` if that is gone.
     """
-
-    __slots__ = (
-        *("_code", "compiles", "counted", "entered_missed", "errors", "hits_floor"),
-        *("internal", "is_users", "name", "objects", "other_missed", "phases"),
-        *("lowered", "recompiles", "series", "traced"),
-    )
 
     def __init__(self, name: str, *, internal: bool) -> None:
         self.name = name
@@ -203,11 +194,8 @@ class Function:
         self, phase: str, seconds: float, ids: SpanIds | None = None
     ) -> None:
         """Add *seconds* to the phase's histogram, with the *ids* of its exemplar."""
-        histogram = self.phases.get(phase)
-        if histogram is None:
-            fresh = Histogram(COMPILE_SECONDS, self.name, phase)
-            histogram = self.phases.setdefault(phase, fresh)
-        histogram.observe(seconds, ids)
+        new = Histogram(COMPILE_SECONDS, self.name, phase)
+        self.phases.setdefault(phase, new).observe(seconds, ids)
 
     def count_error(self, kind: str) -> None:
         """Count an exception that propagated from a call of this function."""
@@ -215,10 +203,7 @@ class Function:
 
     def count_recompile(self, cause: str) -> None:
         """Count a call that recompiled this function."""
-        tally = self.recompiles.get(cause)
-        if tally is None:
-            tally = self.recompiles.setdefault(cause, Tally())
-        tally.add()
+        self.recompiles.setdefault(cause, Tally()).add()
 
     def calls_and_hits(self) -> tuple[int, int]:
         """
@@ -238,11 +223,8 @@ class Function:
 
 class FunctionTable:
     """
-    Functions by label, at most *limit* of them; the rest share ``other``.
-
-    Attributes:
-        overflow: how many share it.
-        compiled: Unix time and label of the latest compiles of the program's functions.
+    Functions by label, at most *limit* of them; the rest, `overflow`, share ``other``.
+    `compiled`: Unix time and label of the latest compiles of the program's functions.
     """
 
     def __init__(self, limit: int) -> None:
@@ -286,11 +268,7 @@ class FunctionTable:
         return found or self._create(valid(name), internal=internal)
 
     def by_short_name(self, short: str) -> Function:
-        """
-        Return the only function whose ``__name__`` is *short*, else ``unknown``.
-
-        For programs of which JAX reports only the name.
-        """
+        """Return the only function whose ``__name__`` is *short*, else ``unknown``."""
         names = self._by_short_name.get(short, set())
         return self.named(next(iter(names)) if len(names) == 1 else UNKNOWN)
 
@@ -318,12 +296,8 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     Partials and bound methods are named after the function inside; a callable object
     without its own name after its class; an exported program, possibly from another
     process, ``exported.`` with the name of its source. A callable of JAX that the
-    program jits is named after the user's function inside, or else as if it were
-    defined where it is jitted. Runs no user code.
-
-    Args:
-        fun: what is jitted.
-        line: where the program jits it; `None` if JAX does, or if unknown.
+    program jits, at *line*, is named after the user's function inside, or else as if it
+    were defined there. Runs no user code.
     """
     if type(fun) is types.FunctionType:  # as most
         home, qualname = fun.__module__, fun.__qualname__
@@ -355,7 +329,6 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
 
 
 def _name_at(line: ProgramLine, name: str) -> str:
-    """Return the name of a function called *name*, were it defined at *line*."""
     inside = "" if line.function == "<module>" else f"{line.function}.<locals>."
     return f"{line.module}.{inside}{name.rpartition('.')[2]}"
 
@@ -465,12 +438,8 @@ def by_value(
     metric: Metric, figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]]
 ) -> Family:
     """
-    Return the family *metric* from counts by the value of its second label.
-
-    Args:
-        metric: the family.
-        figures: functions, the label values that each exports from the start, at 0, and
-            counts.
+    Return the family *metric* by the value of its second label, from functions, the
+    values that each exports from the start, at 0, and counts.
     """
     samples: list[tuple[str, float]] = []
     name = metric.name

@@ -38,19 +38,10 @@ class Allowance:
     Chooses the events to examine: all, except in loops that make very many. There one
     stands for those that passed before it, so that sums are right. Thread-safe.
 
-    Args:
-        burst: how many are examined at once, after a pause.
-        rate: how many are examined in a second, on average.
-
-    Attributes:
-        passing: how many of the next events pass in any case.
-        latest: what the latest event examined was, for those that passed after it.
+    At most *burst* are examined at once, after a pause, and *rate* in a second, on
+    average. `passing` of the next events pass in any case; `latest` is what the latest
+    examined was, for those that passed after it.
     """
-
-    __slots__ = (
-        *("_burst", "_left", "_passed", "_rate", "_since", "_span", "_turn"),
-        *("latest", "passing"),
-    )
 
     def __init__(self, *, burst: int, rate: float) -> None:
         self._burst = burst
@@ -116,15 +107,9 @@ metrics over ten transient failures.
 
 class Guard:
     """
-    Counts the failures of our own code by site. Thread-safe.
-
-    Args:
-        clock: monotonic, in seconds.
-
-    Attributes:
-        strict: raise instead of containing; for jaxmon's own tests.
-        off: disabled sites.
-        deadline: of all that waits when the agent stops.
+    Counts the failures of our own code by site. Thread-safe. Sites that are `off` are
+    disabled; the `deadline` is of all that waits when the agent stops. If *strict*,
+    failures are raised instead, for jaxmon's own tests.
     """
 
     strict = False
@@ -173,14 +158,10 @@ class Guard:
         shown: bool = True,
     ) -> None:
         """
-        Record the exception being handled at *site*; call this first.
-
-        Args:
-            site: location in our code.
-            stays_on: this failure does not disable the site: the work is retried
-                forever.
-            theirs: what the program passed was used on purpose: its code, or a value.
-            shown: with its traceback; otherwise the exception says enough.
+        Record the exception being handled at *site*; call this first. If it *stays_on*,
+        the site is not disabled, as the work is retried forever; *theirs*: code or a
+        value of the program was used on purpose. It is *shown* with its traceback,
+        unless it says enough without.
 
         Raises:
             BaseException: the exception is the program's own, such as a time limit.
@@ -262,7 +243,6 @@ class Guard:
         return {site: tally.value for site, tally in self._failures.copy().items()}
 
     def _is_often(self, site: str) -> bool:
-        """Record a failure at *site*; return whether the limit is exceeded."""
         lately = self._lately.setdefault(site, deque(maxlen=LIMIT))
         now = self._clock()
         lately.append(now)

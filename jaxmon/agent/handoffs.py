@@ -8,9 +8,7 @@ work items ``__init__`` and ``run``. Looking one up runs our code and returns Py
 own method, so no frame of ours is on the stack when it runs, and the program's queues,
 items and exceptions are untouched. `queue.SimpleQueue` and its items are in C.
 
-Which requests the items of a queue are for, while they are in it. An item is known by
-its address and that of its queue, and is neither kept nor touched. A note is gone when
-its item has been taken or its requests have ended.
+An item is known by its address and that of its queue, and is neither kept nor touched.
 """
 
 from __future__ import annotations
@@ -45,15 +43,7 @@ _MOST = 64
 
 
 class HandoffNote:
-    """
-    An item in a queue.
-
-    Attributes:
-        requests: what it is for; none if it follows an equal item that has some.
-        since: when it was put there.
-    """
-
-    __slots__ = ("_key", "requests", "since")
+    """An item in a queue *since* then; an equal one before it may have its requests."""
 
     def __init__(self, key: _Key, requests: list[OpenRequest]) -> None:
         self._key = key
@@ -81,11 +71,6 @@ count = _waiting.__len__
 """Returns the number of noted items; in C."""
 
 
-def is_noted(queue: object, item: object) -> bool:
-    """Return whether *item* is in *queue* on behalf of something."""
-    return (id(queue), id(item)) in _waiting
-
-
 def put(queue: object, item: object) -> None:
     """Note that this context is about to put *item* into *queue*."""
     key, requests = (id(queue), id(item)), work.carried()
@@ -102,12 +87,8 @@ def put(queue: object, item: object) -> None:
 
 def take(queue: object, item: object, *, inherited: bool = False) -> None:
     """
-    Note that this thread or task is about to take *item* from *queue*.
-
-    Args:
-        queue: the queue.
-        item: the item.
-        inherited: it does nothing else, for the task that started it.
+    Note that this thread or task is about to take *item* from *queue*; *inherited*: it
+    does nothing else, for the task that started it.
     """
     key = id(queue), id(item)
     waiting = _waiting.get(key)
@@ -145,13 +126,8 @@ _MAY_CARRY: Condition = (entered, work.current, count)
 class Lookup:
     """
     Replaces a method, and passes each lookup on an object to *observe*, with the frame
-    that looks it up, if one of three functions returns something.
-
-    Args:
-        original: the method.
-        observe: what else to do.
-        when: the functions; in C, as they are called for each item of each queue.
-        guard: contains failures.
+    that looks it up, if one of three functions returns something: *when*, in C, as they
+    are called for each item of each queue.
     """
 
     def __init__(
@@ -176,12 +152,9 @@ class Lookup:
 
 class Handoffs(Part):
     """
-    Attributes work to requests across queues and thread pools.
-
-    Modules that are not loaded are left alone until a route has its first request.
-
-    Args:
-        failed: is passed the futures of tasks that fail, and the exceptions.
+    Attributes work to requests across queues and thread pools. Modules that are not
+    loaded are left alone until a route has its first request. *failed* is passed the
+    futures of tasks that fail, and the exceptions.
     """
 
     name = SITE
@@ -230,8 +203,6 @@ class Handoffs(Part):
             lookup.active = False
 
     abandon = stop
-
-    # --- places ------------------------------------------------------------------
 
     def _take(self, places: list[tuple[_Take, Any]], at: HookPlaces) -> None:
         for take, module in places:
@@ -300,15 +271,14 @@ def _on_put(code: CodeType) -> Callable[[Any, FrameType], None]:
 def _on_get(
     container: str, index: int, awaiting: CodeType | None
 ) -> Callable[[Any, FrameType], None]:
-    """*awaiting*: the code of ``get``, if it may run as a task of its own."""
-
+    # *awaiting*: the code of ``get``, if it may run as a task of its own.
     def observe(queue: Any, frame: FrameType) -> None:
         del frame
         items = getattr(queue, container, None)
         # Another kind belongs to a subclass, with an order of its own.
         if type(items) in (deque, list) and items:
             item = items[index]
-            if is_noted(queue, item):
+            if (id(queue), id(item)) in _waiting:
                 inherited = awaiting is not None and task_runs(awaiting)
                 take(queue, item, inherited=inherited)
 
@@ -316,10 +286,7 @@ def _on_get(
 
 
 def _on_await(queue: Any, frame: FrameType) -> None:
-    """
-    Observe ``queue.get``, which up to Python 3.11 `asyncio.wait_for` runs in a task of
-    its own.
-    """
+    """Observe ``queue.get``; `asyncio.wait_for` runs it in a task up to 3.11."""
     del queue, frame
     if work.current() is None:
         work.of_this_task()

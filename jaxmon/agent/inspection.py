@@ -135,13 +135,9 @@ def bases_of(kind: type) -> tuple[type, ...]:
 
 class AttributeLayout(NamedTuple):
     """
-    Where objects of a class store their attributes, and which of them decide equality.
-
-    Attributes:
-        held: index of the base class with the ``__dict__``, -1 if none.
-        slotted: indices of those with ``__slots__``.
-        by_identity: whether an object equals only itself, or is hashed that way.
-        compared: the fields that a dataclass compares; `None` for other classes.
+    Where objects of a class store their attributes, as indices of base classes: *held*
+    of that with the ``__dict__``, -1 if none. *by_identity*: an object equals only
+    itself, or is hashed that way; *compared* are the fields that a dataclass compares.
     """
 
     held: int

@@ -25,11 +25,7 @@ from jaxmon.facts.memory import Transfers as Facts
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """
-    Args:
-        bytes: growth on all local devices, negative if arrays were freed.
-        arrays: change in the number of arrays by type.
-    """
+    """Growth in bytes on all local devices, and in the number of arrays by type."""
 
     bytes: int
     arrays: dict[str, int]
@@ -37,11 +33,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class ArraySnapshot:
-    """
-    Args:
-        arrays: number of live arrays by type, for example ``float32[32,128]``.
-        sizes: bytes of these on all local devices.
-    """
+    """Live arrays by type, such as ``float32[32,128]``: their number and bytes."""
 
     arrays: Counter[str]
     sizes: Counter[str]
@@ -90,13 +82,9 @@ UNSEEN = "unseen"
 @dataclass(frozen=True, slots=True)
 class FunctionCost:
     """
-    Args:
-        name: label of the function.
-        internal: whether it is JAX's own.
-        compiles: programs compiled, or loaded from the persistent cache.
-        causes: recompiles by cause; `UNSEEN` if the first compile was before the
-            budget.
-        seconds: time to trace, lower, compile and load.
+    What a function has cost: programs compiled, or loaded from the persistent cache,
+    recompiles by cause, `UNSEEN` if the first compile was before the budget, and the
+    seconds to trace, lower, compile and load.
     """
 
     name: str
@@ -114,13 +102,10 @@ class FunctionCost:
 @dataclass(frozen=True, slots=True)
 class Cost:
     """
-    Args:
-        functions: those that were compiled, longest first.
-        recompiles: the events of kind ``recompile``, oldest first; the last 200.
-        transfers: number by direction, `None` if not requested.
-        lines: transfers by line, most first.
-        memory: growth of live arrays, `None` if not requested.
-        holders: growth in bytes by source line, most first.
+    What was spent. *functions*: those that were compiled, longest first; *recompiles*:
+    the last 200 events of that kind, oldest first; *transfers* by direction, *memory*:
+    `None` if not requested; *lines* by transfers, *holders* by growth in bytes, most
+    first.
     """
 
     functions: tuple[FunctionCost, ...]
@@ -145,16 +130,10 @@ _NOTHING = _Figures(0, Counter(), 0, 0.0)
 
 class Ledger:
     """
-    Starts when created; `cost` returns what was spent since.
-
-    Counts all threads of the process.
-
-    Args:
-        agent: a running agent, which must keep running.
-        unseen: look for functions that were compiled before the agent saw them;
-            the first time takes about 50 ms.
-        transfers: count transfers.
-        memory: sum live arrays, after collecting garbage.
+    Starts when created; `cost` returns what was spent since by all threads. The *agent*
+    must keep running. To look for functions that were *unseen*, compiled before the
+    agent saw them, takes about 50 ms the first time; *memory*: sum live arrays, after
+    collecting garbage.
 
     Raises:
         JaxmonError: the agent does not observe what is requested.
@@ -232,9 +211,7 @@ class Ledger:
         return FunctionCost(function.name, function.internal, compiles, causes, seconds)
 
     def _unseen(self) -> frozenset[str]:
-        """
-        Return the labels of functions that JAX has compiled without being observed.
-        """
+        """Return labels of functions that JAX has compiled without being observed."""
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
         names = self._context.registry.compiled_before()
         return names - seen - {OTHER, UNKNOWN}

@@ -43,15 +43,7 @@ _SECONDS = 0.5
 
 
 class SeenCompile(NamedTuple):
-    """
-    How a program was compiled, or loaded.
-
-    Attributes:
-        function: that it was compiled for.
-        finished: Unix time at which it was.
-        phases: what that took.
-        jaxpr: returns what JAX lowered, `None` if that is gone.
-    """
+    """How a program was compiled or loaded; *jaxpr* returns `None` if that is gone."""
 
     function: Function
     finished: float
@@ -61,13 +53,9 @@ class SeenCompile(NamedTuple):
 
 class LoadedProgram(NamedTuple):
     """
-    What is known of a program.
-
-    Attributes:
-        seen: its compile, `None` if that was before us.
-        text: length of its HLO, without metadata.
-        copy: bytes that a copy of it takes in memory while it is made.
-        figures: what XLA says of it, as far as that was read.
+    What is known of a program: how it was *seen*, `None` if that was before us; the
+    length of its HLO's *text*, without metadata; bytes that a *copy* of it takes while
+    it is made; and *figures* of XLA, as far as these were read.
     """
 
     seen: SeenCompile | None
@@ -81,12 +69,7 @@ _Maker: TypeAlias = Callable[[_Found, int, str | None], dict[str, Any]]
 
 
 class LoadedPrograms:
-    """
-    The loaded programs. Thread-safe.
-
-    Attributes:
-        records: what is known of each, by identity of the executable.
-    """
+    """The loaded programs; `records` by identity of the executable. Thread-safe."""
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
@@ -165,31 +148,14 @@ _MOST_OF_FUNCTION = 12 << 20
 _EQUATION_SECONDS = 2.0
 
 
-class LoadedPages:
-    """
-    Responds with what the newest programs of the user's functions are.
+class LoadedPages(NamedTuple):
+    """Responds with the newest programs of the user's; *read* reads unread ones."""
 
-    Args:
-        jax: the module.
-        guard: contains failures.
-        worker: does it.
-        loaded: the programs.
-        read: reads those that were not read yet.
-    """
-
-    def __init__(
-        self,
-        jax: Any,
-        guard: Guard,
-        worker: Worker,
-        loaded: LoadedPrograms,
-        read: Callable[[], None],
-    ) -> None:
-        self._jax = jax
-        self._guard = guard
-        self._worker = worker
-        self._loaded = loaded
-        self._read = read
+    jax: Any
+    guard: Guard
+    worker: Worker
+    loaded: LoadedPrograms
+    read: Callable[[], None]
 
     def hlo(self, request: Request) -> Response | Future[Response]:
         """
@@ -212,30 +178,30 @@ class LoadedPages:
             allowed = f"a number from 1 to {MOST_NEWEST}"
             message = f"newest={text} is invalid; give {allowed}"
             return error_response(HTTPStatus.BAD_REQUEST, message)
-        if not backends.initialised(self._jax):
+        if not backends.initialised(self.jax):
             message = "JAX has not initialised its devices yet"
             return error_response(HTTPStatus.CONFLICT, message)
         answer: Future[Response] = Future()
         function = request.query.get("function")
         job = functools.partial(self._answer, make, int(text), function, answer)
-        if not self._worker.submit(job):
+        if not self.worker.submit(job):
             message = "too many programs are being compiled; try again later"
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, message)
-        self._worker.end_gathering()
+        self.worker.end_gathering()
         return answer
 
     def _answer(
         self, make: _Maker, newest: int, name: str | None, answer: Future[Response]
     ) -> None:
         try:
-            self._read()
-            found = _newest(self._loaded)
+            self.read()
+            found = _newest(self.loaded)
             if name is not None:
                 found = [item for item in found if item[1].function.name == name]
             document = make(found, newest, name)
             response = Response(json.dumps(document).encode(), "application/json")
         except Exception:  # noqa: BLE001 - our own thread; the answer says it
-            self._guard.failed("hlo", stays_on=True)
+            self.guard.failed("hlo", stays_on=True)
             message = "the programs could not be printed"
             response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, message)
         # The server may have stopped, or the client gone.
@@ -243,7 +209,7 @@ class LoadedPages:
             answer.set_result(response)
 
     def _printed(self, found: _Found, newest: int, name: str | None) -> dict[str, Any]:
-        options = executables.printing(self._jax, origins=True)
+        options = executables.printing(self.jax, origins=True)
         room, programs = _MOST_TEXT if name is None else _MOST_OF_FUNCTION, []
         for executable, seen, record in found[:newest]:
             about = {"function": seen.function.name, "finished": seen.finished}
@@ -265,7 +231,7 @@ class LoadedPages:
         from jaxmon.facts.reader import from_json  # noqa: PLC0415
         from jaxmon.facts.record import encoded  # noqa: PLC0415 - all on request
 
-        lines = SourceLineFinder(self._jax)
+        lines = SourceLineFinder(self.jax)
         reader = EquationReader(lines, monotonic() + _EQUATION_SECONDS)
         programs = []
         for _, seen, record in found[:newest]:
@@ -285,10 +251,7 @@ class LoadedPages:
 
 
 def _newest(loaded: LoadedPrograms) -> _Found:
-    """
-    Return the newest program of each function of the user's, then the older ones. They
-    must not be kept.
-    """
+    """Return the user's newest programs, one by function, then older; keep none."""
     found = [
         (executable, record.seen, record)
         for executable, record in loaded.now()

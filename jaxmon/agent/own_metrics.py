@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
+from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.worker import Worker
+from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, Histogram, family_of, gauge, histograms
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    Sample,
+    family_of,
+    gauge,
+    histograms,
+    labels_text,
+)
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
+from jaxmon.settings import Settings, words
 from jaxmon.tuples import NamedTuple
 
 
@@ -66,14 +77,14 @@ class ProcessPart(Part):
     def __init__(self) -> None:
         from jaxmon.host.resources.process import ProcessFamilies  # noqa: PLC0415 - late
 
-        self._figures = ProcessFamilies()
+        self._families: Callable[[], Iterable[Family]] = ProcessFamilies().collect
 
     def collect(self) -> Iterable[Family]:
         """Return the current values."""
-        return self._figures.collect()
+        return self._families()
 
 
-class Container(Part):
+class Container(ProcessPart):
     """Metrics of the process's container."""
 
     name = "container"
@@ -83,27 +94,13 @@ class Container(Part):
 
         self._families = container.families
 
-    def collect(self) -> Iterable[Family]:
-        """Return the current values."""
-        return self._families()
-
 
 # Exported from the start, even if the part is disabled by settings.
 _DROPPED = ("event", "figure", "program", "sample", "span", "tracker", "value")
 
 
 class OwnMetrics(NamedTuple):
-    """
-    The metrics of an agent that are about itself.
-
-    Attributes:
-        parts: its parts.
-        markers: that which has the program's markers.
-        serving: its server.
-        pusher: what pushes its metrics, if anything does.
-        scrapes: how long scrapes take.
-        began: when it started, in monotonic time.
-    """
+    """The metrics of an agent that are about itself, *began* by `monotonic`."""
 
     context: Context
     parts: Iterable[Part]
@@ -193,3 +190,87 @@ class Timer(Part):
             # Others are notified.
             with self._guard.contained("observers", stays_on=True):
                 notify()
+
+
+JAX = "jax"
+"""The function of what JAX's own functions add up to; names of others have a dot."""
+
+
+class Reduction:
+    """
+    Reduces families: those of JAX's own functions to one, unless these are exported by
+    function; histograms of the groups *few*, in lower case, or ``all``, to few buckets.
+    """
+
+    def __init__(
+        self, table: FunctionTable, *, functions: bool, few: Iterable[str]
+    ) -> None:
+        self._table = table
+        self._functions = functions
+        self._few = frozenset(few)
+        # By series: the one it is part of, or itself. Only of counters and histograms:
+        # each of a function's programs has an info of its own.
+        self._folded: dict[str, str] = {}
+
+    def of(self, families: Iterable[Family]) -> list[Family]:
+        """Return *families* with fewer series; 0.2 µs per sample."""
+        internal = () if self._functions else self._internal_labels()
+        return [
+            f._replace(samples=self._samples(f.metric, f.samples, internal))
+            for f in families
+        ]
+
+    def _samples(
+        self, metric: Metric, samples: list[Sample], internal: tuple[str, ...]
+    ) -> list[Sample]:
+        if metric.few and not self._few.isdisjoint(("all", metric.group.lower())):
+            ends = tuple(
+                f'le="{float(bound)}"}}'
+                for bound in metric.buckets
+                if bound not in metric.few
+            )
+            samples = [sample for sample in samples if not sample[0].endswith(ends)]
+        if internal and metric.labels[:1] == ("function",):
+            samples = self._fold(metric, samples, internal)
+        return samples
+
+    def _internal_labels(self) -> tuple[str, ...]:
+        return tuple(
+            labels_text(("function",), (function.name,))
+            for function in self._table
+            if function.internal
+        )
+
+    def _fold(
+        self, metric: Metric, samples: list[Sample], internal: tuple[str, ...]
+    ) -> list[Sample]:
+        if metric.kind not in ("counter", "histogram"):
+            # Of a function's latest program there is no sum.
+            return [sample for sample in samples if _fold(sample[0], internal) is None]
+        values: dict[str, float] = {}
+        folded = self._folded
+        for series, value in samples:
+            name = folded.get(series)
+            if name is None:
+                name = folded[series] = _fold(series, internal) or series
+            values[name] = values.get(name, 0) + value
+        return list(values.items())
+
+
+def reduction_of(settings: Settings, table: FunctionTable) -> Reduction | None:
+    """Return what *settings* ask for, `None` if that is nothing."""
+    few = words(settings.few_buckets)
+    if settings.jax_functions and not few:
+        return None
+    return Reduction(table, functions=settings.jax_functions, few=few)
+
+
+def _fold(series: str, internal: tuple[str, ...]) -> str | None:
+    """Return *series* as one of all of JAX's functions if it is of one, else `None`."""
+    name, _, labels = series.partition("{")
+    # A name that another one begins with ends in a quote.
+    if not labels.startswith(internal):
+        return None
+    label = next(text for text in internal if labels.startswith(text))
+    folded = labels_text(("function",), (JAX,))
+    return f"{name}{{{folded}{labels.removeprefix(label)}"

@@ -15,6 +15,7 @@ from jaxmon.agent.worker import Job, Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.host.http.messages import Request, Response
+from jaxmon.settings import Settings
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
 
@@ -30,13 +31,10 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 class Explanation(NamedTuple):
     """
-    What a part contributes to the facts of a process, on request: records of
-    `jaxmon.facts`. Thread-safe; takes milliseconds, or half a second where something is
-    read on request.
-
-    Attributes:
-        sections: by field of `jaxmon.facts.process.Snapshot`.
-        functions: by field of `jaxmon.facts.functions.FunctionFact`, then by function.
+    What a part contributes to the facts of a process, on request, by field of
+    `jaxmon.facts.process.Snapshot` and of `jaxmon.facts.functions.FunctionFact`, then
+    by function: records of `jaxmon.facts`. Thread-safe; takes milliseconds, or half a
+    second where something is read on request.
     """
 
     sections: Mapping[str, Callable[[], Any]] = _EMPTY
@@ -60,13 +58,7 @@ class Part:
         """Start background threads."""
 
     def refresh(self, *, asked: bool) -> None:
-        """
-        Update periodic data now.
-
-        Args:
-            asked: whether the program requested it, which includes data updated only on
-                request.
-        """
+        """Update periodic data; if *asked* by the program, also what is so updated."""
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics. Fast and thread-safe."""
@@ -92,10 +84,7 @@ class Part:
         return _EMPTY
 
     def send(self) -> None:
-        """
-        Begin to send what is left; called before anything stops. Never blocks: all that
-        is sent at the end is sent at the same time.
-        """
+        """Begin to send what is left, before anything stops. Never blocks."""
 
     def stop(self) -> None:
         """Stop threads and release data within the guard's deadline. Idempotent."""
@@ -103,6 +92,8 @@ class Part:
     def abandon(self) -> None:
         """Leave all to the parent; in a forked child. Takes no lock, never blocks."""
 
+
+_ABSENT = Part()
 
 # What is loaded by time alone can wait so long; the timer rings ten times a second.
 _SECONDS = 1.0
@@ -123,11 +114,7 @@ class Loading:
     """
     When late parts may be loaded.
 
-    Args:
-        scheduler: has the thread that loads those that are loaded soon.
-
     Attributes:
-        guard: contains what fails then.
         lock: held while a part is loaded, and while the process forks: a child could
             never import what a thread of its parent was importing.
         closed: whether no more are loaded: at exit, imports may fail, and make Python
@@ -150,49 +137,62 @@ class Loading:
         self._scheduler.later(_SECONDS, turn, site=name)
 
 
-class LatePart(Part):
+class PartRow(NamedTuple):
     """
-    Stands for a part that has nothing to do yet, and loads it when it has.
-
-    Whatever fails then is a failure of that part, which is loaded no more.
-
-    Args:
-        name: of the part.
-        make: returns the part.
-        loading: when it may be loaded.
-        observers: lists of `jaxmon.agent.context.Observers`, by name: the first event
-            of each loads the part, which then has the place in the list.
-        pages: its endpoints on the Unix socket, which load it too.
-        public: likewise, on the port.
-        hears: events of `jax.monitoring` that load it: those without a value,
-            durations, scalars.
-        scraped: whether collecting loads it.
-        soon: whether it is loaded a second after the start in any case.
+    A part, and what loads it.
 
     Attributes:
-        part: that, once loaded.
+        name: of the part.
+        place: its module, below `jaxmon.agent`, and its class.
+        needs: what it is given beside the context, of `jaxmon.agent.parts.NEEDS`.
+        enabled: returns whether settings enable it.
+        late: lists of `jaxmon.agent.context.Observers`: the first event of each loads
+            the part, which then has the place in the list. `None`: at the start. Such a
+            part must export nothing before.
+        early: returns whether settings need it at the start nevertheless.
+        pages, public: its endpoints on the Unix socket and the port, which load it too.
+        hears: events of `jax.monitoring` that load it: those without a value,
+            durations, scalars.
+        scraped: whether collecting loads it: it counts nothing before.
+        soon: whether it is loaded a second after the start in any case.
+        alone: whether it is given no context.
     """
 
-    def __init__(  # noqa: PLR0913 - all that may load it
+    name: str
+    place: str
+    needs: tuple[str, ...] = ()
+    enabled: Callable[[Settings], object] = lambda _: True
+    late: tuple[str, ...] | None = None
+    early: Callable[[Settings], object] = lambda _: False
+    pages: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
+    hears: tuple[tuple[str, ...], ...] = ()
+    scraped: bool = False
+    soon: bool = False
+    alone: bool = False
+
+
+class LatePart(Part):
+    """
+    Stands for a part that has nothing to do yet, and loads it when it has, as `part`.
+
+    Whatever fails then is a failure of that part, which is loaded no more. *observers*
+    are the lists that its *row* names, *make* returns the part.
+    """
+
+    def __init__(
         self,
-        name: str,
+        row: PartRow,
         make: Callable[[], Part],
         loading: Loading,
         observers: Mapping[str, list[Callable[..., Any]]],
-        *,
-        pages: Iterable[str] = (),
-        public: Iterable[str] = (),
-        hears: tuple[Iterable[str], ...] = (),
-        scraped: bool = False,
-        soon: bool = False,
     ) -> None:
-        self.name = name
+        self.name = row.name
         self.part: Part | None = None
+        self._row = row
         self._make = make
         self._loading = loading
         self._lists = observers
-        self._pages, self._public, self._hears = pages, public, hears
-        self._scraped, self._soon = scraped, soon
         self._hooks: Hooks | None = None
         self._began: float | None = None
         self._stopped = False
@@ -248,7 +248,6 @@ class LatePart(Part):
             part.stop()
 
     def _wake(self, name: str, *event: Any) -> Any:
-        """Pass an *event* to the part."""
         if name == "timer" and not self._is_due():
             return None
         found, waker = self._lists[name], self._wakers[name]
@@ -266,14 +265,14 @@ class LatePart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Attach hooks to JAX once there is something to observe."""
         self._hooks = hooks
-        if self._hears:
+        if self._row.hears:
             hooks.hear(
                 *[
                     {
                         event: functools.partial(self._hear, place, event)
                         for event in names
                     }
-                    for place, names in enumerate(self._hears)
+                    for place, names in enumerate(self._row.hears)
                 ]
             )
 
@@ -285,7 +284,7 @@ class LatePart(Part):
     def start(self) -> None:
         """Start what is periodic once there is something to do."""
         self._began = monotonic()
-        if self._soon:
+        if self._row.soon:
             self._loading.soon(self.name, self._load_soon)
 
     def _load_soon(self) -> None:
@@ -293,36 +292,32 @@ class LatePart(Part):
 
     def refresh(self, *, asked: bool) -> None:
         """Update periodic data, which loads what is loaded soon if *asked*."""
-        part = self.load() if asked and self._soon else self.part
-        if part is not None:
-            part.refresh(asked=asked)
+        part = self.load() if asked and self._row.soon else self.part
+        (part or _ABSENT).refresh(asked=asked)
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics, none before there is something to count."""
-        part = self.load() if self._scraped else self.part
-        return () if part is None else part.collect()
+        return ((self.load() if self._row.scraped else self.part) or _ABSENT).collect()
 
     def explain(self) -> Explanation:
         """Return its contribution to the debug overview."""
-        part = self.load()
-        return Explanation() if part is None else part.explain()
+        return (self.load() or _ABSENT).explain()
 
     def flush(self, seconds: float) -> None:
         """Send what is to be sent."""
-        if self.part is not None:
-            self.part.flush(seconds)
+        (self.part or _ABSENT).flush(seconds)
 
     def dropped(self) -> Mapping[str, int]:
         """Return the number of dropped items by kind."""
-        return {} if self.part is None else self.part.dropped()
+        return (self.part or _ABSENT).dropped()
 
     def pages(self) -> Mapping[str, Handler]:
         """Return its endpoints on the Unix socket."""
-        return {path: functools.partial(self._page, path) for path in self._pages}
+        return {path: functools.partial(self._page, path) for path in self._row.pages}
 
     def public_pages(self) -> Mapping[str, Handler]:
         """Return its endpoints on the port."""
-        return {path: functools.partial(self._page, path) for path in self._public}
+        return {path: functools.partial(self._page, path) for path in self._row.public}
 
     def _page(self, path: str, request: Request) -> Response | Future[Response]:
         part = self.load()
@@ -333,17 +328,14 @@ class LatePart(Part):
 
     def send(self) -> None:
         """Begin to send what is left."""
-        if self.part is not None:
-            self.part.send()
+        (self.part or _ABSENT).send()
 
     def stop(self) -> None:
         """Stop it; it is loaded no more."""
         self._stopped = True
-        if self.part is not None:
-            self.part.stop()
+        (self.part or _ABSENT).stop()
 
     def abandon(self) -> None:
         """Leave everything to the parent process."""
         self._stopped = True
-        if self.part is not None:
-            self.part.abandon()
+        (self.part or _ABSENT).abandon()

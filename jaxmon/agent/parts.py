@@ -1,26 +1,5 @@
 """
-The parts of an agent, and what each hooks into JAX.
-
-| hook | part | attaches to | observes |
-|---|---|---|---|
-| monitoring | compiles | `jax.monitoring` | phases, outcomes, persistent cache |
-| compiles | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
-| persistent_cache | cache | ``compiler._cache_write``, warnings | programs not cached |
-| misses | misses | ``pjit._infer_params`` and others | misses and reasons |
-| causes | compiles | the hooks *misses* and *compiles* | causes of recompiles |
-| errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
-| uncaught | errors | `sys.excepthook`, `sys.exit`, others | uncaught errors, ends |
-| runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
-| deleted_arrays | errors | how JAX describes arrays | reads of donated arrays |
-| warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
-| handoffs | handoffs | queues and thread pools of Python | whom work is for |
-| monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
-| transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
-| transfers | transfers | ``emit_python_callback``, the profiler | callbacks, profiles |
-| calls | calls | ``pjit._cpp_pjit``, what `jax.pmap` calls | calls and hits |
-| draws | keys | `jax.random` | keys outside of jitted functions |
-| sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
-| timing | sampling | the same, for `jaxmon baseline` | the time of each call |
+The parts of an agent; `docs/contributors/jax-internals.md` has what they hook into JAX.
 
 They attach and start in the order of `ROWS`, and stop in reverse. What settings disable
 is not imported, and what is *late* not before it has something to do.
@@ -37,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.jaxlink import orbax
-from jaxmon.agent.part import LatePart, Loading, Part
+from jaxmon.agent.part import LatePart, Loading, Part, PartRow
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
@@ -51,13 +30,7 @@ if TYPE_CHECKING:
 
 
 class Ask(NamedTuple):
-    """
-    A method of another part, which is called if that part is loaded.
-
-    Attributes:
-        path: name of the part and of the method.
-        absent: returns the response without the part.
-    """
+    """A method of another part, which is called if that is loaded, else *absent*."""
 
     path: str
     absent: Callable[[], Any]
@@ -104,37 +77,6 @@ NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
 What parts are given, by parameter: the path of an attribute of `AgentParts` or of
 another part, which is then loaded; an `Ask`; or several of these.
 """
-
-
-class PartRow(NamedTuple):
-    """
-    A part.
-
-    Attributes:
-        name: of the part.
-        place: its module, below `jaxmon.agent`, and its class.
-        needs: what it is given beside the context, of `NEEDS`.
-        enabled: returns whether settings enable it.
-        late: lists of `Observers`: it is loaded when the first event is passed to one
-            of them. `None`: at the start. Such a part must export nothing before.
-        early: returns whether settings need it at the start nevertheless.
-        pages, public, hears, soon: see `LatePart`.
-        scraped: whether collecting loads it: it counts nothing before.
-        alone: whether it is given no context.
-    """
-
-    name: str
-    place: str
-    needs: tuple[str, ...] = ()
-    enabled: Callable[[Settings], object] = lambda _: True
-    late: tuple[str, ...] | None = None
-    early: Callable[[Settings], object] = lambda _: False
-    pages: tuple[str, ...] = ()
-    public: tuple[str, ...] = ()
-    hears: tuple[tuple[str, ...], ...] = ()
-    scraped: bool = False
-    soon: bool = False
-    alone: bool = False
 
 
 def _samples(wanted: Settings) -> bool:
@@ -271,7 +213,7 @@ ROWS: tuple[PartRow, ...] = (
         enabled=attrgetter("passes_dir"),
     ),
     PartRow(
-        *("trackers", "trackers.part:Trackers"),
+        *("trackers", "trackers:Trackers"),
         ("loops", "timeline", "all_devices", "ideal"),
         late=(),
     ),
@@ -282,14 +224,9 @@ ROWS: tuple[PartRow, ...] = (
 
 class AgentParts:
     """
-    The parts of one agent, and what they are given.
-
-    Args:
-        indicators: what the program marks and logs: compile time is attributed to its
-            activities, and its logged arrays are read.
-
-    Attributes:
-        loading: when late parts may be loaded.
+    The parts of one agent, and what they are given. The program's *indicators* are
+    attributed compile time, and their logged arrays read; `loading` says when late
+    parts may be loaded.
     """
 
     def __init__(self, context: Context, indicators: Indicators) -> None:
@@ -303,15 +240,10 @@ class AgentParts:
         for name, row in self._rows.items():
             if row.late is not None and not row.early(context.settings):
                 self._made[name] = LatePart(
-                    name,
+                    row,
                     functools.partial(self._make, row),
                     self.loading,
                     {event: getattr(context.observers, event) for event in row.late},
-                    pages=row.pages,
-                    public=row.public,
-                    hears=row.hears,
-                    scraped=row.scraped,
-                    soon=row.soon,
                 )
         self._all = tuple([self._part(name) for name in self._rows])
 

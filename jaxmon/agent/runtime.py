@@ -19,7 +19,7 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.failures import message_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import Markers, OwnMetrics
+from jaxmon.agent.own_metrics import Markers, OwnMetrics, reduction_of
 from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.serving import LocalSocket, Serving
@@ -36,7 +36,6 @@ from jaxmon.threads import Deadline, is_named
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.reduction import Reduction
     from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
@@ -52,14 +51,9 @@ PartT = TypeVar("PartT", bound=Part)
 
 class Runtime:
     """
-    An agent that is running, or has been.
-
-    Attributes:
-        hooks: the hooks that they have attached to JAX.
-        parts: the parts, in the order of starting.
-        serving: the server of the metrics.
-        running: whether it is observing.
-        loading: held while a late part is loaded.
+    An agent that is running, or has been: its `parts`, in the order of starting, and
+    the `hooks` that they have attached to JAX. `loading` is held while a late part is
+    loaded.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
@@ -79,11 +73,7 @@ class Runtime:
         self.loading = self._made.loading.lock
         self._words = self._made.words
         self._ending = EndWriter()
-        self._reduction: Reduction | None = None
-        if settings.few_buckets or not settings.jax_functions:
-            from jaxmon.agent.reduction import reduction_of  # noqa: PLC0415 - few want it
-
-            self._reduction = reduction_of(settings, self.context.table)
+        self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)
@@ -143,8 +133,6 @@ class Runtime:
         return Overview(
             self.context, self.parts, self.hooks, self._started, self._about.exports
         )
-
-    # --- life cycle -----------------------------------------------------------------
 
     def start(self) -> None:
         """
@@ -319,8 +307,6 @@ class Runtime:
         left = max(end - monotonic(), 0)
         return (pushed is None or pushed.wait(left)) and monotonic() <= end
 
-    # --- requests ---------------------------------------------------------------
-
     def _page(self, name: str, request: Request) -> Response:
         from jaxmon.agent.reports import pages  # noqa: PLC0415 - on request
 
@@ -377,8 +363,6 @@ class Runtime:
         """
         families = lasting(self._counted())
         return encode(added(families, read(before)) if before else families)
-
-    # --- callbacks ----------------------------------------------------------------
 
     def _on_surfaced(self, error: BaseException) -> None:
         for observe in self.context.observers.surfaced:

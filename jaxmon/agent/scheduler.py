@@ -49,7 +49,6 @@ class JobSource(Protocol):
 
     def turn(self) -> None:
         """Do the next job. Raises nothing."""
-        ...
 
 
 # Processor time for work that can wait: some at once, so that a short program is known
@@ -75,8 +74,6 @@ class WorkBudget:
 class ScheduledTurn:
     """Something to do at the time *due*, or earlier by *early* seconds."""
 
-    __slots__ = ("due", "early", "pause", "turn")
-
     def __init__(self, pause: float, turn: Turn, early: float) -> None:
         self.pause = pause
         self.due = perf_counter() + pause
@@ -94,13 +91,9 @@ class JobThread:
 
 class Scheduler:
     """
-    Runs the turns and jobs of an agent's parts.
-
-    Attributes:
-        budget: of all parts together.
-        hangs: whether a worker that stops has a job that it does not wait for.
-        used: processor seconds of the thread for what is short, until its latest turn
-            was over: the next one also takes what waking up takes.
+    Runs the turns and jobs of an agent's parts. *hangs*: a worker that stops has a job
+    that it does not wait for; *used*: processor seconds of the thread for what is
+    short, until its latest turn was over: the next one also takes what waking up takes.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -195,8 +188,6 @@ class Scheduler:
             if thread is not None and thread is not current():
                 self.guard.join(thread)
 
-    # --- what is short ---------------------------------------------------------------
-
     def _start_ticker(self, site: str) -> bool:
         with self._lock:
             if self._ticker is not None or self._stopped:
@@ -229,7 +220,9 @@ class Scheduler:
             if not self._fresh:
                 timeout = None
                 if next_ is not None:
-                    timeout = clamp_wait(next_.due - perf_counter(), next_.pause)
+                    # At most the pause: the program may have replaced the clock.
+                    left = next_.due - perf_counter()
+                    timeout = min(max(left, 0.0), next_.pause)
                 del next_
                 with contextlib.suppress(Empty):
                     next_item(self._wakes, timeout)
@@ -255,8 +248,6 @@ class Scheduler:
             entry.turn = None
         else:
             entry.pause, entry.due = pause, perf_counter() + pause
-
-    # --- what may take long ----------------------------------------------------------
 
     def _hire(self, site: str) -> None:
         with self._lock:
@@ -305,11 +296,6 @@ class Scheduler:
                     ):
                         self._hands = others
                         break
-
-
-def clamp_wait(seconds: float, most: float) -> float:
-    """Return *seconds*, *most* at most: the program may have replaced the clock."""
-    return max(seconds, 0.0) if seconds < most else most
 
 
 def next_item(queue: SimpleQueue[T], timeout: float | None) -> T:

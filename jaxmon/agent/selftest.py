@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from jaxmon.agent.agent import instrument, runtime_of, uninstrument, unsupported
-from jaxmon.agent.jaxlink.names import check
+from jaxmon.agent.jaxlink import names
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import encoded
@@ -32,7 +32,7 @@ def run() -> dict[str, Any]:
     if (problem := unsupported()) is not None:
         return {"python": problem}
     # Before the hooks replace them.
-    missing = [name._asdict() for name in check.missing(version)]
+    missing = [name._asdict() for name in names.missing(version)]
     agent = instrument(
         enabled=True, port=None, socket=False, calls=True, memory_interval=0
     )

@@ -97,17 +97,9 @@ _EVERY, _FIRST = 5.0, 0.5
 
 class Serving:
     """
-    The server of one agent.
-
-    Args:
-        routes: handlers by path.
-        local_routes: handlers only for the Unix socket.
-        on_error: called with the site of each failure.
-        local: returns what serves on the Unix socket.
-        deadline: of what waits when it stops.
-
-    Attributes:
-        url: URL of the metrics, `None` if no TCP port is open.
+    The server of one agent, with handlers by path, some only for the Unix socket, on
+    which *local* returns what serves. *on_error* is called with the site of each
+    failure. `url` is that of the metrics, `None` if no TCP port is open.
     """
 
     def __init__(  # noqa: PLR0913 - what is served, and who asks
@@ -166,13 +158,7 @@ class Serving:
         server.start()
 
     def withdraw(self, last: Callable[[str], bytes]) -> None:
-        """
-        Stop the server, and leave to the sidecar what was counted: all that any
-        response had. Idempotent.
-
-        Args:
-            last: see `LocalSocket.keep`.
-        """
+        """Stop the server, and leave what was counted to the sidecar. Idempotent."""
         self._stop()
         if self._local is not None:
             self._local.keep(last)
@@ -243,13 +229,9 @@ class Serving:
 
 class LocalSocket:
     """
-    A slot in the run *directory*, with the socket of *server*, and its record.
-
-    Args:
-        began: when counting began, by `monotonic`, as the page of *server* says.
-        ending: writes the record of this process.
-        position: returns which process this is and how far it has come, as fields of
-            that; called every few seconds.
+    A slot in the run *directory*, with the socket of *server*, and its record: *ending*
+    writes that, and *position* returns as its fields which process this is and how far
+    it has come. Counting *began* by `monotonic`, as the page of *server* says.
     """
 
     def __init__(
@@ -268,7 +250,8 @@ class LocalSocket:
         self._directory = directory.absolute()
         self._slot: rundir.Slot | None = None
         self._listener: Listener | None = None
-        self._number: int | None = None
+        # Of the slot, `None` until there was one.
+        self.number: int | None = None
         self._began = began
         self._trouble = ""
         self._has_noticed = False
@@ -277,11 +260,6 @@ class LocalSocket:
         self._closed = False
         # Checks run on the server's thread, closing does not.
         self._lock = RLock()
-
-    @property
-    def number(self) -> int | None:
-        """Number of the slot, `None` until there was one."""
-        return self._number
 
     @property
     def path(self) -> str | None:
@@ -298,7 +276,7 @@ class LocalSocket:
             RunDirError: the directory is unusable.
             OSError: no descriptors are left.
         """
-        slot = rundir.acquire(self._directory, first=self._number)
+        slot = rundir.acquire(self._directory, first=self.number)
         listener = None
         try:
             self._listener = listener = self._listen(slot)
@@ -308,7 +286,7 @@ class LocalSocket:
                 slot.bound()
             slot.release()
             raise
-        self._slot, self._number = slot, slot.number
+        self._slot, self.number = slot, slot.number
         # Before it responds. It never raises, but for the program's exceptions.
         self._ending.take(slot.socket.with_suffix(".end"), slot.mode)
         if self._ending.continued is not None:
@@ -329,7 +307,7 @@ class LocalSocket:
                 return
             self._has_noticed = False
             what = _LOST if lost else "jaxmon's run directory was modified"
-            taken, number = self._slot is not None and self._slot.is_taken, self._number
+            taken, number = self._slot is not None and self._slot.is_taken, self.number
             if taken and self._turns == _MOST_TURNS:
                 self._give_up()
                 return
@@ -338,7 +316,7 @@ class LocalSocket:
             self._release()
             try:
                 self.open()
-                self._turns += taken and self._number == number
+                self._turns += taken and self.number == number
             except (JaxmonError, OSError) as error:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
@@ -368,11 +346,8 @@ class LocalSocket:
     def keep(self, last: Callable[[str], bytes]) -> None:
         """
         Write what was counted in this slot, for the sidecar and the next process. If
-        that fails, there is no file.
-
-        Args:
-            last: returns the counters of this agent as text, added to those in a text;
-                raises `PageError` if that has something else.
+        that fails, there is no file. *last* returns the counters of this agent as text,
+        added to those in a text; raises `PageError` if that has something else.
         """
         mine = self._ending
         if mine.record is None:

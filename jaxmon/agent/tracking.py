@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.guard import log
-from jaxmon.agent.trackers.part import Tracker, Trackers
-from jaxmon.agent.trackers.targets import target_of
+from jaxmon.agent.trackers import Tracker, Trackers, target_of
 from jaxmon.errors import JaxmonError
 
 
@@ -99,7 +98,6 @@ def _is_amount(number: Any) -> bool:
 
 
 def _findings(runtime: Runtime) -> str:
-    """Return what was found, one line each; takes some milliseconds."""
     from jaxmon.limits.shared import current  # noqa: PLC0415 - once, at the end
     from jaxmon.symptoms.findings import find  # noqa: PLC0415
 

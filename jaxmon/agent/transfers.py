@@ -59,12 +59,8 @@ _PHRASES: dict[Direction, str] = {
 
 class HeldArrays:
     """
-    The arrays of NumPy that sampled calls of a function get.
-
-    Attributes:
-        samples: number of calls.
-        nbytes: of large arrays that were the same in all of them.
-        loss: what one of them has lost with 32 bits.
+    The arrays of NumPy that sampled calls of a function get: bytes of large ones that
+    were the same in all `samples`, and what one of them has lost with 32 bits.
     """
 
     def __init__(self) -> None:
@@ -121,14 +117,9 @@ class TransferPart(Part):
         hooks.attach(SITE, self._take)
 
     def _take(self, at: HookPlaces) -> None:
-        guard = self._context.guard
-        crossings = TransferHooks(
-            self._context.jax,
-            guard,
-            self._fold,
-            self._context.sites,
-            self._context.observers,
-        )
+        context = self._context
+        guard, sites, observers = context.guard, context.sites, context.observers
+        crossings = TransferHooks(context.jax, guard, self._fold, sites, observers)
         methods, functions = crossings.places()
         self._crossings = crossings
         self._since = monotonic()
@@ -155,9 +146,7 @@ class TransferPart(Part):
         if self._crossings is not None:
             self._crossings.observes = False
 
-    def stop(self) -> None:
-        """Stop observing."""
-        self.detach()
+    stop = detach
 
     def explain(self) -> Explanation:
         """Return the transfers and their source lines."""
@@ -265,8 +254,6 @@ class TransferPart(Part):
             bytes=nbytes,
         )
 
-    # --- inside ------------------------------------------------------------------
-
     def _settle(self) -> None:
         """Process what has been observed, and what passed since."""
         if self._crossings is not None:
@@ -318,7 +305,6 @@ class TransferPart(Part):
             self._trace(record)
 
     def _trace(self, record: Record) -> None:
-        """Make a span of a transfer that took long."""
         (site, _, _, nbytes, started, place), ended = record
         tracer = self._context.observers.tracer
         if tracer is None or place is None:

@@ -37,7 +37,7 @@ def versions(
         "jaxlib": backends.version() or "",
         "python": platform.python_version(),
         "processor": _processor(root),
-        "cores": str(_cores()),
+        "cores": str(len(os.sched_getaffinity(0))),
         "driver": driver(root),
         **{name: disclosure.flags(environ.get(name, "")) for name in _FLAGS},
         **{name: environ.get(name, "") for name in _VARIABLES},
@@ -52,17 +52,11 @@ def versions(
 
 
 def _processor(root: Path) -> str:
-    """Return the model of the processor, at least its architecture."""
     for line in _text(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
             return value.strip()
     return platform.machine()
-
-
-def _cores() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def driver(root: Path) -> str:

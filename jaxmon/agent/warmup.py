@@ -148,7 +148,7 @@ def _tried(
     jitted: Any,
     signature: RecordedSignature,
 ) -> str:
-    """Call *jitted*; return why that failed, an empty text if it did not."""
+    """Call *jitted*; return why that failed, if so."""
     try:
         require_same(function, jitted)
         args, kwargs = arguments.of(signature)

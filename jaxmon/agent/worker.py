@@ -35,16 +35,14 @@ class Worker:
     The jobs of one part, done one after the other on the thread for what may take long,
     and its periodic routine.
 
-    Failures are contained by the guard: a site that keeps failing is disabled.
+    Failures at the site *name* are contained by the guard: a site that keeps failing is
+    disabled.
 
     Args:
-        name: the site under which failures are counted.
-        scheduler: has the threads.
         every: seconds between two runs of *routine*, more if the routine would take
             over a hundredth of the time.
-        routine: called periodically.
         is_short: whether the routine is run by the thread for what is short.
-        limit: maximum queued jobs; more are refused.
+        limit: maximum queued jobs; more are `refused`.
         gather: seconds for which the first job waits for others: waking the thread
             costs the program more than queueing a job.
         spread: fraction of *every* by which the time between two runs varies at random,
@@ -52,11 +50,6 @@ class Worker:
         gives_up: a routine that keeps failing disables the site; otherwise it is
             retried forever with backoff, for routines that may recover.
         theirs: jobs are the program's code on purpose, which may raise anything.
-
-    Attributes:
-        name: the site.
-        every: seconds between two runs of the routine.
-        refused: jobs refused because the queue was full.
     """
 
     def __init__(  # noqa: PLR0913 - options, each with a default
@@ -99,10 +92,7 @@ class Worker:
         self._stopped = False
 
     def start(self) -> None:
-        """
-        Begin to run the routine, once. Raises nothing: if no thread can be started,
-        that is a failure of this site.
-        """
+        """Begin to run the routine, once. Raises nothing: that fails at this site."""
         if self.every and self._entry is None and not self._stopped:
             self._rest(self._pause())
 
@@ -164,10 +154,8 @@ class Worker:
             self._queue(urgent=urgent)
         elif not self._queued:
             self._queued = True
-            early = self._gather / 2
-            self._scheduler.later(
-                self._gather, self._gathered, site=self.name, early=early
-            )
+            pause, turn = self._gather, functools.partial(self._scheduler.ready, self)
+            self._scheduler.later(pause, turn, site=self.name, early=pause / 2)
         return True
 
     def end_gathering(self) -> None:
@@ -214,19 +202,13 @@ class Worker:
         else:
             self._scheduler.prepare(self.name)  # if there was no thread left before
 
-    def _gathered(self) -> None:
-        self._scheduler.ready(self)
-
     def _rest(self, pause: float) -> None:
-        """Have the routine run again after *pause*."""
         if not self._stopped and pause < inf:
             early = 0.0 if self._is_short else pause * _EARLY
-            self._entry = self._scheduler.later(
-                pause, self._ring, site=self.name, early=early
-            )
+            turn, site = self._ring, self.name
+            self._entry = self._scheduler.later(pause, turn, site=site, early=early)
 
     def _ring(self) -> float | None:
-        """Run the routine now, or have it run."""
         if self._is_over():
             return None
         if self._is_short:
@@ -238,9 +220,8 @@ class Worker:
     def _run_routine(self) -> float:
         """Run the routine; return the seconds until its next run."""
         before = thread_time()
-        fine = self._routine is None or self._do(
-            self._routine, stays_on=not self._gives_up
-        )
+        stays_on = not self._gives_up
+        fine = self._routine is None or self._do(self._routine, stays_on=stays_on)
         return max(self._rests(fine=fine), (thread_time() - before) / _SHARE)
 
     def _discard(self) -> None:
@@ -255,16 +236,12 @@ class Worker:
         return self.every * (1 + self._spread * self._random.uniform(-1, 1))
 
     def _rests(self, *, fine: bool) -> float:
-        """
-        Return the seconds until the next run of the routine, after one that was *fine*
-        or not.
-        """
+        """Return the seconds until the next run, after one that was *fine* or not."""
         again = not fine and not self._gives_up
         self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else 1
         return self._pause() * self._patience
 
     def _do(self, job: Job, *, stays_on: bool = False) -> bool:
-        """Run *job*; return whether it succeeded."""
         try:
             job()
         except BaseException:  # noqa: BLE001 - contained: our own thread goes on
@@ -278,22 +255,10 @@ class Watched(Protocol):
 
     def look(self) -> float | None:
         """Poll, and return the seconds until the next poll, `None` when finished."""
-        ...
 
 
 class Watcher:
-    """
-    Polls up to *limit* items, on the thread for what is short.
-
-    Args:
-        name: the site under which failures are counted.
-        scheduler: has the thread.
-        limit: maximum number of items; more are refused.
-
-    Attributes:
-        refused: items refused because the limit was reached.
-        spent: processor seconds that polls have taken, with waking up for them.
-    """
+    """Polls up to *limit* items on the thread for what is short, in `spent` seconds."""
 
     def __init__(self, name: str, scheduler: Scheduler, *, limit: int = 16) -> None:
         self.refused = Tally()

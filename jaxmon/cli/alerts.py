@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,10 +251,7 @@ def _lines_of(alert: Mapping[str, Any]) -> Iterator[str]:
 def _values(
     access: Access, url: str, name: str
 ) -> tuple[Callable[[str], list[str]], list[dict[str, Any]]]:
-    """
-    Return a function that says which values a query has now, and the rules of the alert
-    *name* that are loaded, with theirs.
-    """
+    """Return the values now of a query, and the loaded rules *name* with theirs."""
     from jaxmon_alerts.prometheus import Prometheus
 
     server = Prometheus(access.session("Prometheus", url))
@@ -266,10 +264,11 @@ def _values(
         if rules and missing and not found:
             return [f"{missing[0]} is not recorded there: {_OTHER_RULES}"]
         found.sort(key=lambda series: -series.value)
-        lines = [
-            f"now {series.value:.6g} of {_named(series.labels)}"
-            for series in found[:_MOST_VALUES]
-        ]
+        lines = []
+        for series in found[:_MOST_VALUES]:
+            labels = [f"{k} {v}" for k, v in sorted(series.labels.items())]
+            of = ", ".join(pair for pair in labels if not pair.startswith("__name__"))
+            lines.append(f"now {series.value:.6g} of {of or 'all'}")
         if (more := len(found) - len(lines)) > 0:
             lines.append(f"and {more} lower ones")
         return lines or ["no value now"]
@@ -278,15 +277,9 @@ def _values(
     return values, [{"expr": query, "values": values(query)} for query in queries]
 
 
-def _named(labels: Mapping[str, str]) -> str:
-    pairs = [f"{key} {labels[key]}" for key in sorted(labels) if key != "__name__"]
-    return ", ".join(pairs) or "all"
-
-
 def _differences(
     against: str, slos: Slos, options: RuleOptions, form: Format
 ) -> list[str]:
-    """Return how the rules differ from those in a directory, or at a URL."""
     from jaxmon.host.files import whole
     from jaxmon_alerts.rules import all_groups, render
 
@@ -349,10 +342,11 @@ def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
     prefix. Groups of others are left alone. Raises `CommandError`: that is no
     Prometheus.
     """
-    server = _Server(url.rstrip("/"))
+    prefix = url.rstrip("/")
+    formatted = cache(lambda query: _data(prefix, "format_query", {"query": query}))
     loaded = {
         group["name"]: group
-        for group in server.groups()
+        for group in _data(prefix, "rules").get("groups", ())
         if group["name"].startswith(_OURS)
     }
     wanted = {group["name"]: group for group in groups}
@@ -362,99 +356,70 @@ def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
         if name not in loaded:
             yield f"group {name} is not loaded"
         else:
-            for problem in _group_differences(server, group, loaded[name]):
+            for problem in _group_differences(formatted, group, loaded[name]):
                 yield f"group {name}: {problem}"
 
 
 def _group_differences(
-    server: _Server, wanted: Document, loaded: Document
+    formatted: Callable[[str], Any], wanted: Document, loaded: Document
 ) -> Iterator[str]:
     interval = _seconds(wanted["interval"])
     if loaded["interval"] != interval:
         yield f"its interval is {loaded['interval']:g} s, expected {interval:g} s"
-    rules = [_identified(_described(rule)) for rule in wanted["rules"]]
-    others = [_identified(_loaded(rule)) for rule in loaded["rules"]]
-    found = dict(others)
-    for name, rule in rules:
+    rules = dict(_described(rule) for rule in wanted["rules"])
+    found = dict(_loaded(rule) for rule in loaded["rules"])
+    for name, rule in rules.items():
         if name not in found:
-            yield f"{_shown(name)} is not loaded"
+            yield f"{name} is not loaded"
             continue
-        other = found[name]
         for key, value in rule.items():
-            same = other[key] == value or (
-                key == "query"
-                and server.formatted(value) == server.formatted(other[key])
-            )
-            if not same:
-                yield f"{_shown(name)}: {key} is {other[key]!r}, expected {value!r}"
-    for name in found.keys() - dict(rules).keys():
-        yield f"{_shown(name)} is loaded, but not generated"
+            other = found[name][key]
+            if other == value:
+                continue
+            if key != "query" or formatted(value) != formatted(other):
+                yield f"{name}: {key} is {other!r}, expected {value!r}"
+    for name in found.keys() - rules.keys():
+        yield f"{name} is loaded, but not generated"
 
 
-class _Server:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._formatted: dict[str, str] = {}
+def _data(url: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+    from http import HTTPStatus
 
-    def groups(self) -> list[dict[str, Any]]:
-        try:
-            groups: list[dict[str, Any]] = self._get("rules")["groups"]
-        except (KeyError, TypeError) as error:
-            msg = f"{self._url} returned no rules; is it really a Prometheus?"
-            raise CommandError(msg) from error
-        return groups
+    from jaxmon.host.http.session import MonitoringError, Session
 
-    def formatted(self, query: str) -> str:
-        """Return *query* as the server writes it."""
-        if query not in self._formatted:
-            found = self._get("format_query", {"query": query})
-            self._formatted[query] = str(found)
-        return self._formatted[query]
-
-    def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        from http import HTTPStatus
-
-        from jaxmon.host.http.session import MonitoringError, Session
-
-        try:
-            session = Session("Prometheus", self._url, timeout=_SERVER_SECONDS)
-            response = session.get(f"/api/v1/{path}", query)
-            if response.status == HTTPStatus.OK:
-                return response.json()["data"]
-        except (MonitoringError, ValueError, KeyError, TypeError) as error:
-            msg = f"{self._url} does not respond like a Prometheus: {error}"
-            raise CommandError(msg) from error
-        msg = f"{self._url} returned HTTP status {response.status} for {path[:40]}"
-        raise CommandError(msg)
+    try:
+        session = Session("Prometheus", url, timeout=_SERVER_SECONDS)
+        response = session.get(f"/api/v1/{path}", query)
+        if response.status == HTTPStatus.OK:
+            return response.json()["data"]
+    except (MonitoringError, ValueError, KeyError, TypeError) as error:
+        msg = f"{url} does not respond like a Prometheus: {error}"
+        raise CommandError(msg) from error
+    msg = f"{url} returned HTTP status {response.status} for {path}"
+    raise CommandError(msg)
 
 
-def _described(rule: Document) -> dict[str, Any]:
-    """Return what matters of a rule of a rule file."""
-    name = rule.get("alert") or rule["record"]
-    return _compared(rule, name, rule["expr"], _seconds(rule.get("for", "0s")))
+def _described(rule: Document) -> tuple[str, dict[str, Any]]:
+    wait = _seconds(rule["for"]) if "for" in rule else 0.0
+    return _compared(rule, rule.get("alert") or rule["record"], rule["expr"], wait)
 
 
-def _loaded(rule: Document) -> dict[str, Any]:
-    """Return what matters of a rule of the API."""
+def _loaded(rule: Document) -> tuple[str, dict[str, Any]]:
     wait = float(rule.get("duration", 0))
     return _compared(rule, rule["name"], rule["query"], wait)
 
 
-def _compared(rule: Document, name: str, query: str, wait: float) -> dict[str, Any]:
+def _compared(
+    rule: Document, name: str, query: str, wait: float
+) -> tuple[str, dict[str, Any]]:
+    """Return what identifies a rule, and what matters of it."""
     texts = {key: dict(rule.get(key, {})) for key in ("labels", "annotations")}
-    return {"name": name, "query": query, "for": wait, **texts}
-
-
-def _identified(rule: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    labels = (f"{key}={value}" for key, value in sorted(rule["labels"].items()))
-    return (rule["name"], *labels), rule
-
-
-def _shown(name: tuple[str, ...]) -> str:
-    return f"{name[0]}{{{', '.join(name[1:])}}}"
+    labels = (f"{key}={value}" for key, value in sorted(texts["labels"].items()))
+    whole = {"name": name, "query": query, "for": wait, **texts}
+    return f"{name}{{{', '.join(labels)}}}", whole
 
 
 def _seconds(duration: str) -> float:
     from jaxmon.host.formats import durations
 
-    return 0.0 if duration == "0s" else float(durations.seconds(duration))
+    return float(durations.seconds(duration))

@@ -147,21 +147,18 @@ def _measure(words: Sequence[str], runs: int) -> Runner:
     def measure(number: int) -> Baseline:
         if number:
             output.line(f"run {number + 1} of at most {runs}", err=True)
-        done = run(words, interpreted())
-        if done.code:
-            output.line(
-                f"the command failed with exit code {done.code}; nothing was recorded "
-                "or compared",
-                err=True,
-            )
-            sys.exit(done.code)
-        if not done.record.functions:
+        code, found = run(words, interpreted())
+        if code:
+            failed = f"the command failed with exit code {code}"
+            output.line(f"{failed}; nothing was recorded or compared", err=True)
+            sys.exit(code)
+        if not found.functions:
             msg = (
                 "the command recorded nothing: it compiled nothing, its Python lacks "
                 "jaxmon, or it exited through os._exit()"
             )
             raise BaselineError(msg)
-        return done.record
+        return found
 
     return measure
 

@@ -95,7 +95,7 @@ def command(
         return
     if page is not None:
         from jaxmon.host.files import whole
-        from jaxmon.preflight.compiled.page import render
+        from jaxmon.preflight.compiled.view import render
 
         program = chosen.program
         whole.write(page, render(found, program).encode(), private=True)
@@ -109,7 +109,6 @@ def command(
 
 
 def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
-    """Print what a process without programs compiles."""
     from jaxmon.facts.record import encoded
     from jaxmon.symptoms.compiles import program_size
 
@@ -122,10 +121,7 @@ def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
 
 
 def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | None:
-    """
-    Return the programs of *worker*, and the costs of those of *function*; `None` if it
-    has none.
-    """
+    """Return the programs of *worker*, and the costs of *function*'s, if any."""
     from jaxmon.facts.programs import read
     from jaxmon.facts.reader import mapping
     from jaxmon.preflight.compiled.costs import ProgramCosts
@@ -161,7 +157,6 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | N
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:
-    """Return the label of *function*, by default that of the costliest program."""
     names = list(dict.fromkeys(program.function for program in programs))
     wanted = names[0] if function is None else function
     found = [name for name in names if name.endswith(f".{wanted}")]

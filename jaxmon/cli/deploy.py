@@ -18,8 +18,8 @@ from jaxmon.cli.options import (
     AS_JSON,
     FILE,
     LABEL,
+    URL,
     Parsed,
-    Url,
     collected,
     option,
     subcommand,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
 _GRAFANA = option(
-    Url(),
+    URL,
     "--grafana",
     meaning="Grafana's URL as in the browser; boards there show the deployment.",
     envvar="GRAFANA_URL",
@@ -78,9 +78,7 @@ class DeploymentNote:
 def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
 ) -> DeploymentNote | None:
-    """
-    Return the note of the service of *scope*, `None` without a *url*; sends nothing.
-    """
+    """Return the note of a service, `None` without a *url*; sends nothing."""
     if url is None:
         return None
     from jaxmon_dashboards.boards.dashboard import DEPLOY_TAGS

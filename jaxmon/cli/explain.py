@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _SCHEMA = 1
 _EVERY = 5.0
 _LEAST_LINES = 12
-# Home, and clear from there: nothing scrolls, and nothing is left of a longer report.
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 @subcommand()
@@ -102,7 +100,7 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
     """Call *show* until Ctrl-C; a process that is gone may come back."""
     while True:
         if clears:
-            output.control(_CLEAR)
+            output.clear()
         else:
             output.line(time.strftime("── %H:%M:%S"), err=True)
         try:

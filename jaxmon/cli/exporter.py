@@ -148,21 +148,19 @@ def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
 
 
 def _cache_directory() -> tuple[Path, ...]:
-    """Return the directory of JAX's persistent cache, if it is a local one."""
     directory = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
     return (Path(directory),) if directory and "://" not in directory else ()
 
 
 def _reachable(host: str) -> str:
-    """Return *host* as a URL host usable on this machine."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "localhost"
     return f"[{host}]" if ":" in host else host
 
 
-_STOP = "stop"
-_RELOAD = "reload"
-_MOST_BYTES = 4096
+_STOP, _RELOAD = "stop", "reload"
+# A signal that comes just before the main thread blocks does not interrupt it.
+_LOOK_SECONDS = 0.5
 
 
 class Stopped(BaseException):
@@ -173,25 +171,19 @@ class Signals:
     """
     Handles this process's signals, on the main thread, and stop requests from other
     threads. SIGTERM and SIGINT stop, a second one immediately; SIGHUP reloads.
-
-    It waits for a byte in a pipe, which the interpreter writes for each signal: one
-    that comes just before the main thread blocks would end no other wait.
     """
 
     def __init__(self) -> None:
         # Its put() may interrupt its get() on the same thread, as a handler does.
         self._events: SimpleQueue[str] = SimpleQueue()
         self._loading = True
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        signal.signal(signal.SIGHUP, lambda *_: self._put(_RELOAD))
+        signal.signal(signal.SIGHUP, lambda *_: self._events.put(_RELOAD))
 
     def give_up(self, reason: str) -> None:
         """End `wait` with *reason*; thread-safe."""
-        self._put(reason)
+        self._events.put(reason)
 
     def loaded(self) -> None:
         """From now on, stop signals end `wait` instead of raising `Stopped`."""
@@ -200,11 +192,8 @@ class Signals:
     def wait(self, reload: Callable[[], None]) -> str:
         """Wait until stopped; return the reason of a failure, ``""`` without one."""
         while True:
-            try:
-                event = self._events.get_nowait()
-            except Empty:
-                os.read(self._woken, _MOST_BYTES)
-            else:
+            with suppress(Empty):
+                event = self._events.get(timeout=_LOOK_SECONDS)
                 if event != _RELOAD:
                     return "" if event == _STOP else event
                 reload()
@@ -212,11 +201,6 @@ class Signals:
     def _stop(self, number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         # Also where it is raised into something that swallows it.
-        self._put(_STOP)
+        self._events.put(_STOP)
         if self._loading:
             raise Stopped
-
-    def _put(self, event: str) -> None:
-        self._events.put(event)
-        with suppress(BlockingIOError):  # full: it wakes up anyway
-            os.write(self._wake, b"\0")

@@ -69,10 +69,7 @@ def judge(worker: AgentProcess, run_dir: Path | None) -> Judged:
 
 
 def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
-    """
-    Return *workers*, judged by *limits*, those first that do not respond, then the most
-    urgent. Takes at most `TIMEOUT`, and some milliseconds for each.
-    """
+    """Return *workers*, those that do not respond first; takes at most `TIMEOUT`."""
     workers = list(workers)
     sockets = {worker.number: worker.socket for worker in workers if not worker.trouble}
     answers = fetch_all(sockets, "/debug/events", timeout=TIMEOUT, max_bytes=_MAX_BYTES)

@@ -15,15 +15,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import Reading, by_process, read
 from jaxmon.facts.recent import MINUTE, TEN_MINUTES, Recent, Window
-from jaxmon.facts.record import Fact
-from jaxmon.facts.status import (
-    UNREAD,
-    AgentSummary,
-    HostVerdict,
-    ProcessVerdict,
-    State,
-    Summary,
-)
+from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.layout import UNKNOWN, amount
 from jaxmon.host.resources.hung import STOPPED
@@ -129,7 +121,8 @@ class Sidecar:
             self._limits = shared.checked(mapping(document.get("limits")))
         except (MonitoringError, ValueError) as error:
             return HostVerdict(trouble=f"unknown: {error}")
-        agents = from_json(_Host, document).agents
+        # Perhaps of another release.
+        agents = from_json(Summary, document).agents
         return HostVerdict({agent.worker: agent for agent in agents})
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
@@ -159,18 +152,6 @@ class Sidecar:
     def _document(self, query: Mapping[str, str]) -> Mapping[str, Any]:
         body = self._session.get("/api/summary", query).body
         return mapping(json_text.parse(body.decode(errors="replace")))
-
-
-class _Agent(ProcessVerdict):
-    """What a sidecar, of perhaps another release, says of a process."""
-
-    worker: str = ""
-
-
-class _Host(Fact):
-    """The processes of its host."""
-
-    agents: tuple[_Agent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +268,7 @@ class ProcessView:
 
 
 class HostReader:
-    """
-    Reads *source* again and again, and knows the last minute from that. It is judged by
-    *limits*, else by those of *source*; *clock* is Unix time.
-    """
+    """Reads *source* repeatedly; *clock* is Unix time, *limits* else the source's."""
 
     def __init__(
         self,
@@ -359,7 +337,6 @@ class HostReader:
         verdict: HostVerdict,
         onsets: Onsets | None,
     ) -> Summary:
-        """Return the status of a process; with *onsets*, that of the host."""
         return summarise(
             now,
             *past,

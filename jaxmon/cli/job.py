@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _HUNG, _FAILED, _BROKEN, _NOTHING = 1, 1, 2, 3
 _EVERY = 5.0
-_CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
 
 
@@ -200,7 +199,6 @@ def goodput(
 
 
 def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
-    """Yield the records in *paths*, and note in *broken* what is none, and why."""
     from jaxmon.errors import ConfigFileError
     from jaxmon.facts import run as record
 
@@ -244,7 +242,7 @@ def _why(
         output.document(whole)
         return text.worst(verdict)
     if clear and output.is_terminal(sys.stdout):
-        output.control(_CLEAR)
+        output.clear()
     _print(verdict)
     if stacks:
         output.lines(["", *text.stack_lines(groups, output.report_width())])

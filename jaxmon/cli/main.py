@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
@@ -39,8 +39,7 @@ GROUPS = {
 }
 """What help lists, by the time when it is wanted."""
 
-_PACKAGES = ("top", "bundle", "dashboards", "gameday")
-_PLACES = {"demo": "gameday.demo", **{name: f"{name}.command" for name in _PACKAGES}}
+_PLACES = {"demo": "gameday.demo", "gameday": "gameday.command", "top": "top.command"}
 COMMANDS = {
     name: f"jaxmon.cli.{_PLACES.get(name, name)}"
     for names in GROUPS.values()
@@ -55,15 +54,12 @@ def load(name: str) -> click.Command:
 
 
 def _paths() -> Iterator[str]:
-    """Yield all commands, and those below them."""
     for name in COMMANDS:
         yield name
         yield from (f"{name} {below}" for below in getattr(load(name), "commands", ()))
 
 
 class _Commands(click.Group):
-    """Subcommands that are imported when they are looked up."""
-
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with the first sentence of its help, never cut."""
         longest = max(map(len, COMMANDS))
@@ -171,11 +167,8 @@ def _handle_errors() -> Iterator[None]:
             sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError as error:
-        if _is_broken_pipe():
-            sys.exit(_ENDED_UNREAD)
-        # click would take that for the same, and say nothing.
-        _fail(CommandError(f"connection closed by peer: {error.strerror}"))
+    except BrokenPipeError:
+        sys.exit(_ENDED_UNREAD)
     finally:
         _settle()
 
@@ -204,7 +197,6 @@ def _exit_on_signals() -> Iterator[None]:
 
 
 def _about_file(error: OSError) -> str | None:
-    """Describe a file error; `None` if *error* is not about a file."""
     if error.errno in _DISK_FULL:
         return f"cannot write: {error.strerror}"
     if error.filename is not None and error.strerror:
@@ -212,43 +204,22 @@ def _about_file(error: OSError) -> str | None:
     return None
 
 
-def _is_broken_pipe() -> bool:
-    """Return whether the output pipe is closed; further output is discarded."""
-    import select
-
-    def is_closed(stream: TextIO) -> bool:
-        ends = select.poll()
-        ends.register(stream.fileno(), 0)
-        return bool(ends.poll(0))
-
-    return _discard(is_closed)
-
-
 def _settle() -> bool:
-    """Return whether buffered output cannot be written; it is discarded then."""
-
-    def fails(stream: TextIO) -> bool:
+    """
+    Return whether buffered output cannot be written. It is discarded then: Python would
+    print an error at exit, or try again and change the exit code.
+    """
+    failed = False
+    for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except OSError:
-            return True
-        return False
-
-    return _discard(fails)
-
-
-def _discard(is_useless: Callable[[TextIO], bool]) -> bool:
-    """
-    Discard the output to streams that are useless, and return whether one is: Python
-    would print an error at exit, or try again and change the exit code.
-    """
-    found = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
-    found = [stream for stream in found if is_useless(stream)]
-    for stream in found:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-    return bool(found)
+            failed = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+    return failed
 
 
 def _accept_any_text() -> None:

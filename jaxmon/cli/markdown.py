@@ -34,9 +34,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """
-    Return untrusted *text* as one line that shows as it is, in text, lists and cells.
-    """
+    """Return untrusted *text* as one line that shows as it is, anywhere."""
     line = " ".join(clean(text).split()).translate(_SPECIAL)
     line = re.sub(_UNDERSCORE, r"\\_", line)
     line = re.sub(_ADDRESS, lambda match: f"&#{ord(match[0])};", line)

@@ -35,10 +35,7 @@ _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
 class Parameter(NamedTuple):
-    """
-    The default of a command's parameter: what declares it to click, by its name, with
-    what the docstring of the command says of it.
-    """
+    """The default of a parameter: what declares it to click, with its meaning."""
 
     add: Callable[[str, str], Callable[[F], F]]
 
@@ -156,10 +153,7 @@ def beside(parameter: Any, hidden: Callable[[F], F]) -> Any:
 
 
 def collected(make: Callable[..., Any], **several: Any) -> Any:
-    """
-    Return the default of a parameter that is what *make* makes of *several*, by default
-    of its own parameters, which it declares as a `subcommand` does.
-    """
+    """Return the default of a parameter that *make* makes of others, or of its own."""
     texts: dict[str, str] = {}
     if not several:
         texts = described(inspect.getdoc(make) or "", "Options")[1]
@@ -242,33 +236,20 @@ SECONDS = Parsed("duration", _seconds)
 """A duration such as ``200ms``, ``1.5s`` or ``10m``, in seconds."""
 
 
-class Url(click.types.StringParamType):
-    """An address of HTTP; it has no query or fragment if a *path_follows*."""
+def _url(value: str, *, path_follows: bool = False) -> str:
+    from jaxmon.host.http.urls import parts_of
 
-    name = "url"
-
-    def __init__(self, *, path_follows: bool = False) -> None:
-        self._path_follows = path_follows
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        """Return *value* unchanged."""
-        from jaxmon.host.http.urls import parts_of
-
-        address = str(value)
-        try:
-            parts = parts_of(address)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if self._path_follows and (parts.query or parts.fragment):
-            self.fail("a path is appended: give a URL without ? and #", param, ctx)
-        return address
+    parts = parts_of(value)
+    if path_follows and (parts.query or parts.fragment):
+        msg = "a path is appended: give a URL without ? and #"
+        raise ValueError(msg)
+    return value
 
 
-BASE_URL = Url(path_follows=True)
+URL = Parsed("url", _url)
+BASE_URL = Parsed("url", functools.partial(_url, path_follows=True))
 
-RUNBOOK_BASE = option(Url(), meaning="Base URL of the runbooks; NAME.md is appended.")
+RUNBOOK_BASE = option(URL, meaning="Base URL of the runbooks; NAME.md is appended.")
 
 
 def _moment(value: str) -> datetime:
@@ -370,10 +351,7 @@ _PATHS: dict[str, click.Path] = {
 
 
 def settings(*names: str) -> Any:
-    """
-    Declare the options of the settings *names*, as a dict of values, `None` if not
-    given. They declare no variables: `jaxmon.settings.load` reads the environment.
-    """
+    """Declare options of the settings *names*, as a dict; `None` if not given."""
     from jaxmon.settings import Settings
 
     by_name = {setting.name: setting for setting in fields(Settings)}

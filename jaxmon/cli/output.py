@@ -94,9 +94,9 @@ def lines(text: str | Iterable[str], *, err: bool = False) -> None:
         line(text_line, err=err)
 
 
-def control(sequence: str) -> None:
-    """Send our own control *sequence* to the terminal that standard output is."""
-    _echo(sequence, newline=False)
+def clear() -> None:
+    """Clear the terminal from its top: nothing scrolls, no longer report is left."""
+    _echo("\x1b[H\x1b[2J", newline=False)
 
 
 def document(data: Any) -> None:

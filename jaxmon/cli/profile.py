@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from http.client import HTTPException
 from pathlib import Path
 from time import monotonic
@@ -31,6 +31,7 @@ from jaxmon.errors import CommandError, WireError
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
+    from jaxmon.host.http.client import ClientResponse
     from jaxmon.preflight.profile.operations import By
 
 
@@ -45,17 +46,6 @@ _ARMED_SECONDS = 50.0
 _PATIENCE = 60.0
 # A trace takes several times as much memory to read as it has bytes.
 _MAX_BYTES = 256 << 20
-
-
-class AgentTrace(NamedTuple):
-    """A trace of an agent, and what the agent says about it."""
-
-    space: bytes
-    headers: Mapping[str, str]
-
-    def fact(self, name: str) -> str | None:
-        """Return what the agent says of it."""
-        return self.headers.get(f"jaxmon-{name}")
 
 
 class ProfileView(NamedTuple):
@@ -142,8 +132,7 @@ def command(
 
 def _slow(
     worker: AgentProcess, slower_than: float, deadline: float
-) -> Iterator[AgentTrace]:
-    """Yield a profile for each slow request of *worker*, for *deadline* seconds."""
+) -> Iterator[ClientResponse]:
     until = monotonic() + deadline
     while (left := until - monotonic()) > 0:
         seconds = min(left, _ARMED_SECONDS)
@@ -154,21 +143,21 @@ def _slow(
 
 
 def _show(
-    worker: AgentProcess, profile: AgentTrace, out: Path, view: ProfileView
+    worker: AgentProcess, profile: ClientResponse, out: Path, view: ProfileView
 ) -> None:
     from jaxmon.preflight.profile import operations, text, xspace
     from jaxmon.preflight.profile.operations import grouped
     from jaxmon.preflight.profile.text import document
 
     try:
-        space = xspace.parse(profile.space)
+        space = xspace.parse(profile.body)
     except WireError as error:
         msg = f"worker {worker.number} sent an unreadable trace: {error}"
         raise CommandError(msg) from error
-    name = profile.fact("profile") or ""
-    seconds = profile.fact("seconds") or ""
+    name = _fact(profile, "profile") or ""
+    seconds = _fact(profile, "seconds") or ""
     stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
-    files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, space.planes)
+    files = _write(out, f"{stamp}_worker_{worker.number}", profile.body, space.planes)
     labels = _labels(worker)
     found = operations.read(
         space, seconds=float(seconds) if re.fullmatch(_SECONDS, seconds) else None
@@ -177,13 +166,13 @@ def _show(
     by: By = "op" if view.by == "line" and found.without_lines else view.by
     groups = grouped(found.operations, by, labels)
     if view.as_json:
-        request = {name: profile.fact(name) for name in _OF_REQUESTS}
+        request = {name: _fact(profile, name) for name in _OF_REQUESTS}
         output.document(
             {
                 **document(found, groups, by, labels),
                 "files": files,
-                "cut_short": profile.fact("cut-short"),
-                "without_programs": profile.fact("without-programs"),
+                "cut_short": _fact(profile, "cut-short"),
+                "without_programs": _fact(profile, "without-programs"),
                 **({} if request["route"] is None else {"request": request}),
             }
         )
@@ -197,20 +186,25 @@ def _show(
     output.line(f"  {files['perfetto']}")
 
 
-def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
+def _fact(profile: ClientResponse, name: str) -> str | None:
+    """Return what the agent says of a trace."""
+    return profile.headers.get(f"jaxmon-{name}")
+
+
+def _show_head(worker: AgentProcess, profile: ClientResponse, width: int) -> None:
     from jaxmon.facts.process import read
     from jaxmon.host.formats.layout import clean
     from jaxmon.screens.text import heading
 
     output.line(heading(read(worker.overview).process, worker.number, width))
-    facts = (profile.fact(name) for name in _OF_REQUESTS)
+    facts = (_fact(profile, name) for name in _OF_REQUESTS)
     route, took, recorded, trace = (None if it is None else clean(it) for it in facts)
     if route is not None:
         output.line(f"{route} took {took} s; recorded {recorded} s")
         if trace is not None:
             output.line(f"trace {trace}")
     for fact, title in _SHORTCOMINGS.items():
-        if reason := profile.fact(fact):
+        if reason := _fact(profile, fact):
             output.line(f"{title}: {clean(reason)}.")
     output.line()
 
@@ -227,7 +221,7 @@ def _check_writable(out: Path) -> None:
         raise CommandError(msg)
 
 
-def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | None:
+def _record(worker: AgentProcess, query: str, seconds: float) -> ClientResponse | None:
     """Return a trace of *worker*, after *seconds*; `None` if no request was slow."""
     from jaxmon.host.http import client
     from jaxmon.host.http.stream import TooLargeError
@@ -255,7 +249,7 @@ def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | No
         reason = text.strip().partition(": ")[2] or text
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
-    return AgentTrace(response.body, response.headers)
+    return response
 
 
 def _labels(worker: AgentProcess) -> dict[str, str]:

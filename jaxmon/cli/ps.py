@@ -74,13 +74,6 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
-def _release(process: ProcessView) -> str:
-    return clean(process.agent.release) or UNKNOWN
-
-
-_RELEASE = words("RELEASE", 12, _release)
-
-
 @subcommand()
 def command(
     *,
@@ -142,7 +135,6 @@ def command(
 
 
 def _read(directory: Path, seconds: float) -> tuple[Summary, list[ProcessView]]:
-    """Return what the agents in *directory* do in so many *seconds*."""
     from jaxmon.cli.host import HostReader, Sockets
     from jaxmon.cli.workers import hints, wait_for_start
 
@@ -165,7 +157,6 @@ def _show(
     finished: Mapping[str, ProcessEnd],
     window: str,
 ) -> None:
-    """Print the table; rates are of the last *window*."""
     from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 
@@ -177,7 +168,10 @@ def _show(
     output.lines([*wrapped(clean(answer.advice), width), ""])
     fields = _PROCESSES
     if any(process.agent.release for process in processes):
-        fields = (*fields[:-2], _RELEASE, *fields[-2:])
+        release: Fields[ProcessView] = (
+            words("RELEASE", 12, lambda of: clean(of.agent.release) or UNKNOWN),
+        )
+        fields = (*fields[:-2], *release, *fields[-2:])
     if width < _WIDE:
         fields = (*_PROCESSES[:7], words("COMMAND", 0, _command))
     rows = [
@@ -240,7 +234,6 @@ def _finished(
 
 
 def _of_others(directory: Path) -> Iterator[str]:
-    """Yield what is to be said of other users' processes."""
     from jaxmon.host import rundir
 
     for path, count in rundir.of_others(os.getuid()).items():

@@ -37,10 +37,7 @@ whole or not at all. What writes several files takes a directory with `--out`.
 
 
 def commands(command: click.Command, name: str) -> str:
-    """
-    Return `docs/cli.md`: *command* and its subcommands, as *name* prints them, and the
-    exit codes of all.
-    """
+    """Return `docs/cli.md`: the help of *command* and all below, and exit codes."""
     contexts = list(_contexts(command, name, None))
     return page(
         HEADER,
@@ -84,7 +81,6 @@ def _section(context: click.Context) -> str:
 
 
 def _codes(context: click.Context) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each exit code that the help of a command declares."""
     _, _, declared = (context.command.epilog or "").partition("Exit codes")
     codes = declared.partition("\n\n")[0].partition(":\n")[2]
     # Further lines of a meaning are indented deeper.
@@ -108,7 +104,6 @@ def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
 
 
 def _conventions(listed: Sequence[Metric]) -> Iterator[str]:
-    """Yield the table of those that have a name by convention, if any has."""
     found = [(metric, conventions.CONVENTIONS.get(metric)) for metric in listed]
     if not any(convention for _, convention in found):
         return

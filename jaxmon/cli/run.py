@@ -80,7 +80,9 @@ def command(
         load(settings)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
-    _become(words, settings, children=children)
+    environ = environment(os.environ, settings, children=children)
+    # The user's program is what we are asked to run.
+    os.execve(sys.executable, interpreted(words), environ)  # noqa: S606 - see above
 
 
 def words_of(
@@ -94,22 +96,8 @@ def words_of(
     return [*kind, program, *args]
 
 
-def _become(
-    arguments: Sequence[str], settings: dict[str, Any], *, children: bool
-) -> None:
-    """Replace this process by an interpreter that runs *arguments*. Does not return."""
-    os.execve(  # noqa: S606 - the user's program is what we are asked to run
-        sys.executable,
-        interpreted(arguments),
-        environment(os.environ, settings, children=children),
-    )
-
-
 def interpreted(words: Sequence[str] = ()) -> list[str]:
-    """
-    Return what runs *words* as Python, with the options that it has here. Raises
-    `CommandError`: these keep jaxmon out of the program.
-    """
+    """Return what runs *words* as Python does here; `CommandError` if it cannot."""
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
             "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
@@ -121,10 +109,7 @@ def interpreted(words: Sequence[str] = ()) -> list[str]:
 
 
 def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[str]:
-    """
-    Return the options that Python itself got: of ``python -u -X dev -m jaxmon.cli.main
-    run x.py``, ``["-u", "-X", "dev"]``.
-    """
+    """Return the options that Python got: of ``python -u -m jaxmon``, ``-u``."""
     options = list(original[1 : len(original) - len(seen)])
     # `-m`, alone or at the end of a cluster such as `-um`.
     if not options or not re.fullmatch("-[A-Za-z]*m", options[-1]):

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    LABEL,
-    NEW_FILE,
-    argument,
-    option,
-    subcommand,
-)
+from jaxmon.cli.options import AS_JSON, LABEL, NEW_FILE, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -128,7 +121,6 @@ def names() -> list[str]:
 
 
 def _selecting(title: str, labels: dict[str, str], slo_file: Path | None) -> str:
-    """Return the runbook *title* with *labels*; `CommandError` if it has no such."""
     text = read(title)
     if not labels:
         return filled(text, labels)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.cli import output
-from jaxmon.cli.options import BASE_URL, FILE, Number, Url, collected, flag, option
+from jaxmon.cli.options import BASE_URL, FILE, URL, Number, collected, flag, option
 from jaxmon.errors import CommandError, ConfigFileError
 
 
@@ -80,10 +80,7 @@ class Access:
         )
 
     def grafana(self, url: str, option: str = "--token-file") -> GrafanaSession:
-        """
-        Return a session with the Grafana at *url*; nothing is sent yet. *option* names
-        the token's file; without a file, the environment has the token.
-        """
+        """Return a session with Grafana; *option* names the file of the token."""
         from jaxmon_dashboards.grafana.session import GrafanaSession
 
         if self.token_file is not None:
@@ -130,7 +127,7 @@ def _access(token: str, secrets: str, timeout: str = "") -> Any:
 ACCESS = _access("File containing a bearer token to send.", "credentials")
 
 GRAFANA_URL = option(
-    Url(),
+    URL,
     "--url",
     meaning="Grafana's URL as in the browser, including any path.",
     required=True,

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, Url, collected, option
+from jaxmon.cli.options import FILE, URL, collected, option
 from jaxmon.cli.servers import ACCESS, Access, token_in
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
 from jaxmon.settings import SIDECAR_PORT
@@ -82,7 +82,6 @@ def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
 
 
 def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
-    """Return the JSON at *url*, as ``http_sd`` has it."""
     from http import HTTPStatus
     from http.client import HTTPException
 
@@ -130,10 +129,7 @@ def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTar
 def expanded(
     targets: Iterable[ScrapeTarget], resolve: Callable[..., Iterable[Any]] | None = None
 ) -> Iterator[ScrapeTarget]:
-    """
-    Yield each of *targets* once, and one for each address of a name with several, of
-    IPv4 if it has both kinds. A name that is unknown is left as it is.
-    """
+    """Yield each target once, and one for each address of a name with several."""
     import socket
 
     for target in dict.fromkeys(targets):
@@ -187,7 +183,7 @@ class Sidecars:
 
     targets: tuple[str, ...] = option(str, multiple=True, metavar="HOST:PORT,...")
     files: tuple[Path, ...] = option(FILE, "--file-sd", multiple=True)
-    urls: tuple[str, ...] = option(Url(), "--http-sd", multiple=True)
+    urls: tuple[str, ...] = option(URL, "--http-sd", multiple=True)
     scheme: str = option(click.Choice(["http", "https"]), default="http")
     user: str = option(str, default="")
     password_file: Path | None = option(FILE)
@@ -235,7 +231,6 @@ class Sidecars:
             return list(pool.map(ask, targets))
 
     def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
-        """Return a function that makes a session for so many seconds."""
         from jaxmon.host.http.session import Session
 
         if bool(self.user) != (self.password_file is not None):

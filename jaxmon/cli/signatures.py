@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    RUN_DIR,
-    WORKER,
-    argument,
-    flag,
-    subcommand,
-)
+from jaxmon.cli.options import AS_JSON, RUN_DIR, WORKER, argument, flag, subcommand
 from jaxmon.errors import CommandError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -22,6 +22,7 @@ from jaxmon.cli.options import (
     subcommand,
 )
 from jaxmon.cli.servers import ACCESS, Access, prometheus
+from jaxmon.screens.section import shown
 
 
 if TYPE_CHECKING:
@@ -134,7 +135,6 @@ def _document(found: SloReport) -> dict[str, Any]:
 
 
 def _markdown(report: SloReport) -> str:
-    """Return the report as Markdown, with a line for what could not be determined."""
     zone = report.zone
     first, last = (_date(moment, zone) for moment in (report.start, report.end))
     parts = [
@@ -150,7 +150,9 @@ def _markdown(report: SloReport) -> str:
         *_costs(report.costs, report.missing),
     ]
     if report.missing:
-        parts += ["## Not determined", _list(sorted(report.missing.items()))]
+        rows = sorted(report.missing.items())
+        lines = [f"- {escaped(name)}: {escaped(reason)}." for name, reason in rows]
+        parts += ["## Not determined", "\n".join(lines)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -200,8 +202,8 @@ def _objective(objective: Objective, zone: tzinfo) -> tuple[str, ...]:
         _percent(objective.objective),
         _percent(objective.attainment),
         _UNKNOWN if objective.is_met is None else ("yes" if objective.is_met else "no"),
-        _UNKNOWN if objective.burn is None else f"{objective.burn:.2f}",
-        _UNKNOWN if objective.remaining is None else f"{objective.remaining:.1%}",
+        shown(objective.burn, "{:.2f}".format),
+        shown(objective.remaining, "{:.1%}".format),
         worst,
         f"{objective.events:,.0f}",
     )
@@ -238,13 +240,11 @@ def _alerts(
 def _causes(report: SloReport) -> Iterator[str]:
     from jaxmon_alerts.weekly.report import RANKINGS
 
-    some = False
     for key, (title, _) in RANKINGS.items():
         if ranked := report.rankings.get(key):
-            some = True
             yield f"### {title}"
             yield _ranking(ranked)
-    if not some:
+    if not any(report.rankings.values()):
         yield "None recorded."
 
 
@@ -280,24 +280,19 @@ def _cost(cost: ServiceCost) -> tuple[str, ...]:
         dollars = f"{cost.dollars:,.2f}"
         if cost.busy is not None:
             dollars += f" ({cost.dollars * (1 - cost.busy):,.2f} idle)"
-    energy, power = cost.kilowatt_hours, cost.mean_watts
     return (
         cost.service,
         f"{cost.hours:,.1f}",
-        _UNKNOWN if cost.busy is None else f"{cost.busy:.0%}",
-        _UNKNOWN if energy is None else f"{energy:,.1f} kWh",
-        _UNKNOWN if power is None else f"{power:,.0f} W",
+        shown(cost.busy, "{:.0%}".format),
+        shown(cost.kilowatt_hours, "{:,.1f} kWh".format),
+        shown(cost.mean_watts, "{:,.0f} W".format),
         dollars,
     )
 
 
-def _list(items: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- {escaped(name)}: {escaped(reason)}." for name, reason in items)
-
-
 def _percent(ratio: float | None) -> str:
     # Three digits of what is missing to 100 %: 99.9 % is not 100 %.
-    return _UNKNOWN if ratio is None else f"{ratio * 100:.6g} %"
+    return shown(ratio, lambda part: f"{part * 100:.6g} %")
 
 
 def _duration(seconds: float) -> str:

@@ -44,10 +44,7 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class AgentProcess:
-    """
-    A process with an agent, by its slot, the label ``worker``; its *overview* is empty
-    if it is in *trouble*, which is *slow* if it timed out.
-    """
+    """A process with an agent; in *trouble*, *slow* if it timed out, no *overview*."""
 
     number: str
     socket: Path
@@ -114,10 +111,7 @@ class AgentProcess:
 def running(
     run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
 ) -> list[AgentProcess]:
-    """
-    Return the processes with an agent, by number, within *timeout* seconds, without
-    killed ones. Raises `CommandError`: the run directory cannot be read.
-    """
+    """Return the processes with an agent, by number. Raises `CommandError`."""
     directory = run_dir or rundir.locate()
     try:
         sockets = rundir.sockets(directory)
@@ -147,10 +141,7 @@ def running(
 def neighbours_of(
     worker: AgentProcess, snapshot: Snapshot, run_dir: Path | None
 ) -> list[Snapshot]:
-    """
-    Return the functions of the other processes, those that respond within a second;
-    none if *snapshot*, that of *worker*, is not worth comparing with them.
-    """
+    """Return the functions of others, if *snapshot* is worth comparing with them."""
     from jaxmon.symptoms.cache import is_worth_comparing
 
     if not is_worth_comparing(snapshot):
@@ -179,7 +170,7 @@ def pick(
     line, the first of these that fits. Raises `CommandError`: there is no such one.
     """
     workers = candidates(choice, run_dir)
-    chosen = matching(workers, choice)
+    chosen = _matching(workers, choice)
     if len(chosen) == 1:
         worker = chosen[0]
         if worker.trouble and responding:
@@ -215,10 +206,7 @@ def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
 
 
 def wait_for_start(directory: Path) -> bool:
-    """
-    Wait some seconds for the agent of a program that has just been started; return
-    whether there was one to wait for.
-    """
+    """Wait some seconds for the agent of a new program; return whether there is one."""
     found, over = _without_agent(directory), _over(directory)
     starting = {p: found[p] for p in found.keys() - over if not _is_fork(p)}
     if not any(age < _YOUNG for age in starting.values()):
@@ -260,10 +248,7 @@ def _without_agent(directory: Path) -> dict[int, float]:
 
 
 def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
-    """
-    Return that no agent is in *directory*: first which process *choice* has just ended
-    without finishing, any for `None`, last what was stopped, and is known of others.
-    """
+    """Return that no agent is in *directory*, what ended, and where others are."""
     msg = (
         f"no instrumented process is running: no agent in {directory}. Start one with "
         "`jaxmon run PROGRAM`, with --report if it ends soon, or set its directory "
@@ -292,8 +277,9 @@ def hints(directory: Path) -> list[str]:
     return list(map(clean, found[:_MOST_LISTED]))
 
 
-def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentProcess]:
-    """Return those of *workers* that *choice* names, all for `None`."""
+def _matching(
+    workers: Sequence[AgentProcess], choice: str | None
+) -> list[AgentProcess]:
     if choice is None:
         return list(workers)
     for found in (

@@ -19,8 +19,6 @@ SITE = "batches"
 class Batch:
     """A batch that was recorded; ``with`` limits how long it works for its requests."""
 
-    __slots__ = ("_work",)
-
     def __init__(self, ours: work.Work | None) -> None:
         self._work = ours
 

@@ -18,11 +18,9 @@ class Step(Protocol):
 
     def enter(self) -> object:
         """Begin a step."""
-        ...
 
     def leave(self) -> object:
         """End it, however it ended."""
-        ...
 
 
 def decorated(

@@ -44,10 +44,7 @@ def noting_python(found: list[bool], thread: int) -> Iterator[None]:
 
 
 def on_finalize(watched: object, note: Iterator[object]) -> ref[Any]:
-    """
-    Return an object to keep: while it exists, an item of *note*, a C iterator, is taken
-    as soon as *watched* is no longer referenced.
-    """
+    """Return what takes an item of *note*, in C, once *watched* is not referenced."""
     return ref(watched, functools.partial(next, note))
 
 

@@ -71,13 +71,13 @@ class Indicators:
         self.tracer: RequestTracer | None = None
         self._limit = limit
         self.on_logged: Callable[[], object] = bool
-        self.checks: Callable[[], Any] = _none
+        self.checks: Callable[[], Any] = lambda: None
         self.flush: Callable[[float], bool] = bool
         self.serverless = False
         self.guard = guard
         self.on_error = on_error
-        self.place_of: Callable[[BaseException], str] = _unknown
-        self.message_of: Callable[[BaseException], str] = _unknown
+        self.place_of: Callable[[BaseException], str] = lambda _: ""
+        self.message_of: Callable[[BaseException], str] = lambda _: ""
 
     @FirstUse
     def batches(self) -> BatchFill:
@@ -159,12 +159,3 @@ class Indicators:
             **{name: admitted.overflow for name, admitted in labels.items()},
             **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
         }
-
-
-def _none() -> None:
-    return None
-
-
-def _unknown(error: BaseException) -> str:
-    del error
-    return ""

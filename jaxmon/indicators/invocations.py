@@ -226,8 +226,6 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 class _Event:
     """What an invocation is called with, if an HTTP request. No method raises."""
 
-    __slots__ = ("_is_http", "origin")
-
     def __init__(self, route: str, args: tuple[Any, ...]) -> None:
         self.origin: RequestOrigin | None = None
         self._is_http = False
@@ -284,7 +282,6 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
 
 
 def _seconds(args: tuple[Any, ...], timeout: float) -> float:
-    """Return how long to wait: *timeout*, or less if the platform says so."""
     if recorder() is None:
         return timeout
     try:

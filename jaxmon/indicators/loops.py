@@ -41,8 +41,6 @@ class StepLoop:
     count of `steps` before, and how many of the whole run were done until then.
     """
 
-    __slots__ = ("_lock", "_running", "counts", "name", "numbered")
-
     def __init__(self, name: str) -> None:
         self.name = name
         self._running: list[RunningLoop] = []

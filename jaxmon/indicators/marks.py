@@ -50,8 +50,6 @@ class LoopCounts:
     them started or completed a step, by the clock of `now`.
     """
 
-    __slots__ = ("last_step", "seconds", "steps", "waited")
-
     def __init__(self, name: str) -> None:
         self.steps = 0
         self.waited = 0.0
@@ -70,11 +68,6 @@ class LoopMark(Mark):
     name while it works on data; of the open step, `began`, `arrived` and `items` are
     known. `spent` are the seconds of steps that are not in the histogram yet.
     """
-
-    __slots__ = (
-        *("arrived", "began", "body", "counts", "item", "items", "note"),
-        *("spent", "totals", "turns"),
-    )
 
     def __init__(
         self, stack: Stack, end: End, body: str, counts: LoopCounts, began: float
@@ -111,8 +104,6 @@ class Marked(NamedTuple):
 class Stack:
     """The open activities of one thread, innermost last; *life* is released with it."""
 
-    __slots__ = ("_life", "loops", "marks", "most", "thread")
-
     def __init__(self, life: ThreadSentinel) -> None:
         self._life = ref(life)
         self.thread = get_ident()
@@ -128,9 +119,6 @@ class Stack:
 
 
 class ThreadSentinel:
-    """
-    Held by a thread's own storage alone. Python does not know of the end of a thread
-    that C++ has started, but clears that.
-    """
+    """Held by a thread's own storage alone, which Python clears when it ends."""
 
     __slots__ = ("__weakref__",)

@@ -23,12 +23,7 @@ _LEAST = 2
 
 
 class DepthHistory:
-    """
-    The depths of one queue over the last ten minutes, at most one every five seconds:
-    what was read at each scrape and `jaxmon explain`, and what the program has set.
-    """
-
-    __slots__ = ("_clock", "_kept", "depth", "maximum")
+    """Depths of one queue in the last ten minutes, as they were read and set."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -85,8 +80,6 @@ MOST_SOURCES = 1000
 
 class Queue:
     """A queue of the program. See `queue`."""
-
-    __slots__ = ("_name", "_source")
 
     def __init__(self, name: str, depth: Depth | None) -> None:
         self._name = name
@@ -151,21 +144,11 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
 
 
 class DepthSource:
-    """
-    A function that returns the depth of the queue *name*. A method does not keep its
-    object alive, and is dropped with it, if that can be weakly referenced.
-    """
-
-    __slots__ = ("_function", "name")
+    """A function that returns a depth; a method does not keep its object alive."""
 
     def __init__(self, name: str, function: Depth) -> None:
         self.name = name
-        self._function = _weakly(function)
-
-    @property
-    def function(self) -> Depth | None:
-        """The function, while its object lives."""
-        return self._function()
+        self.function = _weakly(function)
 
 
 # Of this process, not of an agent: a program names its queues before it calls
@@ -192,7 +175,7 @@ def remove(source: DepthSource) -> None:
 def sources() -> Iterator[tuple[str, Depth]]:
     """Yield name and function of each live source; drop the others."""
     for source in list(_sources):
-        if (function := source.function) is None:
+        if (function := source.function()) is None:
             remove(source)
         else:
             yield source.name, function

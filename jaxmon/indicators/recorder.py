@@ -52,8 +52,6 @@ class RequestOrigin:
     of a trace, names in lower case; of gRPC, the status is a name.
     """
 
-    __slots__ = ("headers", "method", "status", "system")
-
     def __init__(self, system: str, method: str, headers: Mapping[str, str]) -> None:
         self.system = system
         self.method = method
@@ -66,25 +64,20 @@ class RequestTrace(Protocol):
 
     def enter(self) -> None:
         """Make the span current in this context."""
-        ...
 
     def leave(self) -> None:
         """Make current what was current before."""
-        ...
 
     def describe(self, outcome: str, start: str) -> None:
         """Say on the span how the request is about to end."""
-        ...
 
     def profiled(self, profile: str) -> SpanIds | None:
         """Say on the span that a *profile* has the request; return its ids."""
-        ...
 
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> SpanIds | None:
         """End the span at *ended*; return its ids if its trace is kept."""
-        ...
 
 
 class LoopTrace(Protocol):
@@ -92,11 +85,9 @@ class LoopTrace(Protocol):
 
     def finish(self, arrived: float, ended: float) -> SpanIds | None:
         """End the step whose data *arrived* then; return its span's ids if kept."""
-        ...
 
     def leave(self, left: float, error: BaseException | None) -> None:
         """Note that no data arrived for the step: *error* if its source raised."""
-        ...
 
 
 class RequestTracer(Protocol):
@@ -106,11 +97,9 @@ class RequestTracer(Protocol):
         self, route: str, origin: RequestOrigin | None, started: float
     ) -> RequestTrace | None:
         """Return the span of a request, `None` if not recorded. Raises nothing."""
-        ...
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
         """Return the spans of a run that *began* then, until *end*. Raises nothing."""
-        ...
 
 
 CARRIED = ("traceparent", "tracestate")
@@ -122,7 +111,6 @@ class FailureGuard(Protocol):
 
     def on(self, site: str) -> bool:
         """Return whether *site* is enabled."""
-        ...
 
     def failed(
         self, site: str, *, stays_on: bool = False, theirs: bool = False
@@ -131,7 +119,6 @@ class FailureGuard(Protocol):
         Record the exception being handled at *site*, which it may disable unless it
         *stays_on*. Raises the program's; *theirs*: its code was called on purpose.
         """
-        ...
 
 
 class _Current:

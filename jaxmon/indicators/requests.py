@@ -38,13 +38,6 @@ class Note(Protocol):
 
     def drop(self, request: OpenRequest) -> bool:
         """Note that *request* has ended; return whether it is still there."""
-        ...
-
-
-class Holder(Protocol):
-    """What ends a request when it is no longer referenced."""
-
-    origin: RequestOrigin | None
 
 
 class OpenRequest:
@@ -80,7 +73,7 @@ class OpenRequest:
     response: str
 
     def __init__(
-        self, route: str, indicators: Indicators | None, holder: Holder
+        self, route: str, indicators: Indicators | None, holder: MarkedRequest
     ) -> None:
         self._outcome: Outcome | None = None
         self.error = None
@@ -362,7 +355,6 @@ class RecognisedRequest(ServedRequest):
 
 
 def _replaced(outer: RequestEntry) -> bool:
-    """Return whether *outer* was recognised, and drop it: a marked one follows."""
     if not isinstance(outer.by(), RecognisedRequest):
         return False
     RecognisedRequest.replaced = True

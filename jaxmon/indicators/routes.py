@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from jaxmon import catalog, interrupts
@@ -20,13 +20,14 @@ from jaxmon.exposition.families import (
     series,
 )
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.recorder import Labels, RequestTrace
+from jaxmon.indicators.recorder import Labels
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from jaxmon.facts import marked
     from jaxmon.facts.marked import Failure
+    from jaxmon.indicators.requests import OpenRequest
 
 
 _MOST = 20
@@ -45,12 +46,7 @@ MessageOf = Callable[[BaseException], str]
 
 
 class Failures:
-    """
-    The failed requests of a route, by exception and line: the first twenty kinds, each
-    with a message that is read once in ten seconds.
-    """
-
-    __slots__ = ("_counts", "_lock", "_read")
+    """Failed requests of a route by exception and line: the first twenty kinds."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[int, float, str]] = {}
@@ -97,19 +93,6 @@ Start = Literal["cold", "delayed", "warm"]
 _LATEST = 32
 
 
-class RequestInProgress(Protocol):
-    """A request in progress: its thread, items, and start (performance counter)."""
-
-    home: int
-    notes: Any
-    started: float
-    trace: RequestTrace | None
-
-    def in_progress(self) -> bool:
-        """Return whether it is in progress and recorded."""
-        ...
-
-
 class RequestRoute:
     """
     The metrics of one route. Its counters are exported from its first request on, a
@@ -121,18 +104,13 @@ class RequestRoute:
     nothing compiled; `left` counts callers who did before the response began.
     """
 
-    __slots__ = (
-        *("_lock", "counts", "failures", "left", "name", "seconds", "series"),
-        *("serving", "usual"),
-    )
-
     tenant = ""
 
     def __init__(self, name: str) -> None:
         self.name = name
         # With what ends each of them when it is no longer referenced. Set and removed
         # in single steps, so that no interruption leaves one behind.
-        self.serving: dict[RequestInProgress, ref[Any]] = {}
+        self.serving: dict[OpenRequest, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
@@ -201,8 +179,6 @@ _MOST_TENANTS = 20
 class Tenant:
     """The metrics of one tenant: of all routes together, since there may be many."""
 
-    __slots__ = ("_lock", "counts", "name", "seconds")
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.counts = dict.fromkeys(catalog.REQUEST_OUTCOMES, 0)
@@ -218,12 +194,7 @@ class Tenant:
 
 
 class TenantRoute(RequestRoute):
-    """
-    A route, for a request of a tenant, which counts for both. Other requests pay
-    nothing for it.
-    """
-
-    __slots__ = ("_route", "_tenant", "tenant")
+    """A route, for a request of a tenant, which counts for both."""
 
     def __init__(self, route: RequestRoute, tenant: Tenant) -> None:
         self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name
@@ -306,12 +277,12 @@ class Routes:
             found = self._tenants.setdefault(label, Tenant(label))
         return TenantRoute(route, found)
 
-    def in_progress(self) -> list[tuple[str, RequestInProgress]]:
+    def in_progress(self) -> list[tuple[str, OpenRequest]]:
         """Return the requests in progress, each with its route."""
         routes = list(self._routes.values())
         return [(route.name, entry) for route in routes for entry in [*route.serving]]
 
-    def oldest(self) -> dict[str, RequestInProgress]:
+    def oldest(self) -> dict[str, OpenRequest]:
         """Return the oldest request in progress of each route that has one."""
         routes = list(self._routes.values())
         return {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.marks import DATA_WAIT, LoopMark
 from jaxmon.indicators.recorder import LoopTrace, RequestTracer, current, report
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -26,25 +27,23 @@ T = TypeVar("T")
 Count = int | Callable[[Any], int] | None
 
 
+class StepOptions(NamedTuple):
+    """What was given to `steps`."""
+
+    loop: str
+    items: Count
+    item: str
+    start: int | None
+
+
 class Steps(Generic[T]):
     """An iterable whose iterations are observed. See `steps`."""
 
-    __slots__ = ("_item", "_items", "_iterable", "_loop", "_start")
+    __slots__ = ("_iterable", "_options")
 
-    def __init__(
-        self,
-        iterable: Iterable[T],
-        *,
-        loop: str,
-        items: Count,
-        item: str,
-        start: int | None,
-    ) -> None:
+    def __init__(self, iterable: Iterable[T], options: StepOptions) -> None:
         self._iterable = iterable
-        self._loop = loop
-        self._items = items
-        self._item = item
-        self._start = start
+        self._options = options
 
     def __iter__(self) -> LoopRun[T]:
         # Loaders with worker processes start them here, in each epoch.
@@ -54,37 +53,24 @@ class Steps(Generic[T]):
             source = iter(self._iterable)
         finally:
             end.append(now())
-        opening = end[0] - began
-        return LoopRun(
-            source, self._loop, self._items, self._item, opening, start=self._start
-        )
+        return LoopRun(source, self._options, end[0] - began)
 
 
 class LoopRun(Generic[T]):
     """
     One iteration over a `Steps`; it ends when its source does, when it is closed, or
-    when it is no longer referenced. It took *opening* seconds to get *source*; *start*
-    steps were done before, `None` if unknown.
+    when it is no longer referenced. It took *opening* seconds to get *source*.
     """
 
-    def __init__(  # noqa: PLR0913 - what was given to `steps`
-        self,
-        source: Iterator[T],
-        loop: str,
-        items: Count,
-        item: str,
-        opening: float,
-        *,
-        start: int | None = None,
+    def __init__(
+        self, source: Iterator[T], options: StepOptions, opening: float
     ) -> None:
         self._source = source
-        self._opening = opening
-        self._start = start
-        self._loop = loop
-        self._items = items
-        self._item = item
+        self._options = options
+        # For the first agent that follows it.
+        self._first = opening, options.start
         # If that is known beforehand.
-        self._per_batch = 0 if items is None else _constant(items)
+        self._per_batch = 0 if options.items is None else _constant(options.items)
         self._observed: _RunRecorder | None = None
         # Of the former.
         self._mark: LoopMark | None = None
@@ -149,18 +135,8 @@ class LoopRun(Generic[T]):
             indicators.guard.failed(SITE)
 
     def _begin(self, indicators: Indicators) -> _RunRecorder:
-        item = None if self._items is None else str(self._item)
-        opening, self._opening = self._opening, 0.0
-        start, self._start = self._start, None
-        return _RunRecorder(
-            self,
-            indicators,
-            self._loop,
-            item,
-            per_batch=self._per_batch,
-            opening=opening,
-            start=start,
-        )
+        first, self._first = self._first, (0.0, None)
+        return _RunRecorder(self, indicators, self._options, self._per_batch, *first)
 
     def _work(self, observed: _RunRecorder, batch: T) -> None:
         guard = observed.indicators.guard
@@ -171,30 +147,19 @@ class LoopRun(Generic[T]):
                 guard.failed(SITE)
         if self._per_batch is None and guard.on(ITEMS_SITE):
             try:
-                observed.mark.items = _number(self._items, batch)
+                observed.mark.items = _number(self._options.items, batch)
             except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
                 guard.failed(ITEMS_SITE, theirs=True)
 
 
 class _RunRecorder:
-    """
-    A run of a loop as an agent follows it, with its activity `mark`, its spans `trace`
-    if traces are on, and the traced loop around it. It counts *item*, if any; `items`
-    is set for each batch if *per_batch* is `None`.
-    """
+    """A run of a loop as an agent follows it, and the traced loop around it."""
 
-    __slots__ = (
-        *("_figures", "_per_batch", "_tracer", "end", "indicators", "loops", "mark"),
-        *("outer", "trace"),
-    )
-
-    def __init__(  # noqa: PLR0913 - what was given to `steps`
+    def __init__(  # noqa: PLR0913, PLR0917 - what was given to `steps`, and the run
         self,
         run: object,
         indicators: Indicators,
-        loop: str,
-        item: str | None,
-        *,
+        options: StepOptions,
         per_batch: int | None,
         opening: float,
         start: int | None,
@@ -207,14 +172,14 @@ class _RunRecorder:
         self.trace: LoopTrace | None = None
         self._tracer: RequestTracer | None = None
         try:
-            self._figures = self.loops.of(str(loop))
+            self._figures = self.loops.of(str(options.loop))
             if start is not None:
                 self._figures.number(int(start))  # before it is seen to run
             self.mark = self._figures.begin(
                 indicators.timeline, self.end, run, opening=opening
             )
-            if item is not None:
-                self.loops.count_items(self.mark, self._figures, item)
+            if options.items is not None:
+                self.loops.count_items(self.mark, self._figures, str(options.item))
                 self.mark.items = per_batch or 0
             self.loops.changed()
             if indicators.tracer is not None:
@@ -329,16 +294,14 @@ def steps(
         >>> for batch in jaxmon.steps([[1, 2], [3, 4]], items=len):
         ...     total = sum(batch)
     """
-    return Steps(iterable, loop=loop, items=items, item=item, start=start)
+    return Steps(iterable, StepOptions(loop, items, item, start))
 
 
 def _constant(items: Count) -> int | None:
-    """Return the number of items of each batch, `None` if the batch has to be seen."""
     return items if type(items) is int and items >= 0 else None
 
 
 def _number(items: Count, batch: object) -> int:
-    """Return how many items *batch* has, or raise a `ValueError`: less than 0."""
     number = int(items(batch) if callable(items) else items or 0)
     if number < 0:
         msg = f"invalid number of items {number}; give 0 or more"

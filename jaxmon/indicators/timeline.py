@@ -48,7 +48,6 @@ class Open(Protocol):
     @property
     def end(self) -> End:
         """Its end, empty until then."""
-        ...
 
 
 class _Named:
@@ -57,8 +56,6 @@ class _Named:
     the latest of the others finished, and how many did, without those that began within
     one.
     """
-
-    __slots__ = ("_counted", "count", "finished", "most", "opened")
 
     def __init__(self) -> None:
         self.opened: list[tuple[float, Open]] = []
@@ -106,10 +103,7 @@ class ActivityAges:
             named.opened.append((self._clock(), activity))
 
     def count(self, name: str) -> int:
-        """
-        Return how many activities called *name* finished without an exception; of two
-        that overlap, the program has marked what was recorded anyway.
-        """
+        """Return how many *name* finished without error; overlapping ones are one."""
         with self._lock:
             named = self._named.get(name)
             if named is None:

@@ -4,9 +4,8 @@ Quantities that a program logs, such as its loss.
 Device arrays are kept until they are ready, then read by a thread of the agent; the
 program never waits for them.
 
-How one logged quantity develops: non-finite values, spikes, divergence. Robust
-statistics of few values: a median and the median absolute deviation (MAD) do not move
-for the outlier that they are to detect.
+How one develops is judged by robust statistics: a median and the median absolute
+deviation (MAD) do not move for the outlier that they are to detect.
 """
 
 from __future__ import annotations
@@ -57,11 +56,6 @@ class Trend:
     time, `nan` if the latest is; `spike` is the latest of those far above the median
     before it.
     """
-
-    __slots__ = (
-        *("_best", "_chunk", "_first", "_recent", "count", "latest", "nan"),
-        *("nonfinite", "run", "since", "spike", "spikes"),
-    )
 
     def __init__(self) -> None:
         self.count = self.nonfinite = self.run = self.spikes = 0

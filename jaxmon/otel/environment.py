@@ -123,7 +123,6 @@ def _exporters(environ: Mapping[str, str]) -> list[str]:
 def _choice(
     environ: Mapping[str, str], name: str, allowed: Sequence[str], problems: list[str]
 ) -> str:
-    """Return which of *allowed* a variable has; the first unless it says otherwise."""
     if (found := _word(environ, name) or allowed[0]) in allowed:
         return found
     problems.append(f"{name}={found} is ignored; give {', '.join(allowed)}")

@@ -116,7 +116,6 @@ def _emit(provider: LoggerProvider, record: logging.LogRecord) -> None:
 
 
 def _is_handled(logger: logging.Logger | None) -> bool:
-    """Return whether a handler of *logger* or above is OpenTelemetry's."""
     while logger is not None:
         for handler in logger.handlers:
             if type(handler).__module__.startswith("opentelemetry."):

@@ -99,7 +99,6 @@ def container_id(proc: Path) -> str:
 
 
 def _program() -> str:
-    """Return the name of the module or script that runs."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name:
         return str(spec.name).removesuffix(".__main__")
@@ -124,7 +123,6 @@ def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
-    """Yield the detectors of the environment, that of the variables last."""
     names = {name.strip() for name in environ.get(_DETECTORS, "").split(",")}
     if names := names - {"", "otel"}:
         from importlib.metadata import entry_points  # noqa: PLC0415 - takes time

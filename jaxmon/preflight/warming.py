@@ -22,21 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon.facts.signatures import (
-    FAILED,
-    STATUSES,
-    Document,
-    RecordedFunction,
-    parts,
-)
+from jaxmon.facts.signatures import FAILED, Document, RecordedFunction, parts
 from jaxmon.host.files import whole as scratch
-from jaxmon.host.formats import json_text
 from jaxmon.settings import PREFIX
 
 
 _COMMAND = (sys.executable, "-m", "jaxmon.agent.warm.compiling")
 _CHUNK = 1 << 16
-_MOST_LINE = 1 << 16
 _LONGEST = 300
 # Written whatever its compile took: the next process waits for it.
 _STORE_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
@@ -56,7 +48,7 @@ class Result:
 _At = tuple[int, int]
 
 
-def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the command
+def warm(  # noqa: PLR0913 - a loop, and one for each option of the command
     document: Document,
     environ: Mapping[str, str],
     *,
@@ -66,10 +58,7 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     check: bool = False,
     progress: Callable[[Result], object],
 ) -> list[Result]:
-    """
-    Compile every signature in *document*, or *check* that each is in the cache; return
-    what became of each, in order.
-    """
+    """Compile every signature, or *check* that it is cached; return the results."""
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     shares = _shares(document, jobs)
     places = set[_At]().union(*shares)
@@ -77,10 +66,9 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     running: list[_Process] = []
 
     def take(at: _At, status: str, reason: str, took: float) -> None:
-        if at not in results and at in places:
-            name = document.functions[at[0]].function
-            results[at] = Result(name, at[1], status, reason, took)
-            progress(results[at])
+        name = document.functions[at[0]].function
+        results[at] = Result(name, at[1], status, reason, took)
+        progress(results[at])
 
     def start(left: set[_At]) -> None:
         file = directory / f"job-{time.monotonic_ns()}.json"
@@ -171,22 +159,16 @@ class _Process:
         *lines, self._text = self._text.split(b"\n")
         for line in lines:
             self._heard = time.monotonic()
-            # The program has the descriptor, too.
-            with suppress(ValueError, KeyError, TypeError):
-                self._take(json_text.parse(line), take)
-        return not data or len(self._text) > _MOST_LINE
+            self._take(json.loads(line), take)
+        return not data
 
     def _take(self, line: dict[str, Any], take: _Take) -> None:
         if "begins" in line:
-            number, place = line["begins"]
-            self.current = (number, place)
+            self.current = tuple(line["begins"])
             return
-        number, place = line["at"]
-        if line["status"] not in STATUSES:
-            return
-        reason, seconds = str(line["reason"])[:_LONGEST], float(line["seconds"])
-        take((number, place), line["status"], reason, seconds)
-        self.left.discard((number, place))
+        at = tuple(line["at"])
+        take(at, line["status"], line["reason"][:_LONGEST], line["seconds"])
+        self.left.discard(at)
 
     def end(self) -> None:
         """Kill it and what it started, if they are still there."""
@@ -319,10 +301,7 @@ _Way = tuple[float, tuple[int, ...]]
 
 
 def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[int, ...]:
-    """
-    Return at most *count* buckets for *sizes* with the least padding, the largest size
-    among them. Quadratic, in 256 distinct sizes at most.
-    """
+    """Return at most *count* buckets for *sizes* with the least padding; quadratic."""
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):
         total[size] += weight

@@ -49,10 +49,7 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
 
 
 def notes(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return the section on what is missing in lines of at most *width* columns, an empty
-    list if nothing is.
-    """
+    """Return the section on what is missing, an empty list if nothing is."""
     texts = [*doubts(snapshot), *_left_out(snapshot)]
     lines = []
     for text in texts:

@@ -16,10 +16,7 @@ def without_interpreter(program: str) -> str:
 
 
 def names(program: str) -> tuple[str, ...]:
-    """
-    Return the names of what the command line *program* runs: a module, or a script as
-    given, without its directory, and without its ending.
-    """
+    """Return what a program is called: a module, or a script without directory."""
     words = program.split(" ")
     start = _start(words)
     first = words[start] if start < len(words) else ""
@@ -41,17 +38,13 @@ def label(program: str) -> str:
 
 
 def begins(program: str, text: str) -> bool:
-    """
-    Return whether *text* is the beginning of the command line *program*, of its script
-    or of its module.
-    """
+    """Return whether *text* begins the command line *program*, its script or module."""
     rest = without_interpreter(program)
     whole = (program, rest, rest.removeprefix("-m "), *names(program))
     return any(spelling.startswith(text) for spelling in whole)
 
 
 def _start(words: Sequence[str]) -> int:
-    """Return the index of the script, ``-m`` or ``-c`` in *words*."""
     place = 1
     while place < len(words) and words[place].startswith("-"):
         if words[place] in ("-m", "-c", "-"):

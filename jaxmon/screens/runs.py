@@ -103,14 +103,12 @@ class Run(Fact):
 
 
 def _plain(value: Any, text: Callable[[str], str]) -> Any:
-    """
-    Return *value* in JSON types, numbers rounded and each text passed to *text*: all
-    fields of records as they are declared, other keys sorted.
-    """
+    """Return *value* in JSON types, numbers rounded, each text passed to *text*."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, float):
-        return _rounded(value)
+        digits = float(f"{value:.{_DIGITS}g}")
+        return round(value, 3) if abs(value) >= _LARGE else digits
     if isinstance(value, Fact):
         return {name: _plain(getattr(value, name), text) for name in value.fields}
     if isinstance(value, Mapping):
@@ -125,12 +123,6 @@ def _as_text(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     text = re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
     return text if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES else ""
-
-
-def _rounded(value: float) -> float:
-    if abs(value) >= _LARGE:
-        return round(value, 3)
-    return float(f"{value:.{_DIGITS}g}")
 
 
 class RunError(JaxmonError):
@@ -256,7 +248,6 @@ def _document(facts: Facts) -> dict[str, Any]:
 
 
 def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> Answer:
-    """Return whether users have been all right since the start."""
     families = [*facts.families, gauge(AGENT_UP, 1, facts.worker)]
     if facts.state == "crashed":
         loop = snapshot.steps[0].name if snapshot.steps else ""
@@ -280,7 +271,6 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
 
 
 def _bounded(snapshot: Snapshot) -> Snapshot:
-    """Return *snapshot* with what a report has room for."""
     held, moved = snapshot.allocations, snapshot.transfers
     moved = moved.replace(lines=moved.lines[:_MOST_PLACES])
     return snapshot.replace(

@@ -198,7 +198,6 @@ def _accelerators(now: Reading) -> list[AcceleratorSummary]:
 
 
 def _devices(now: Reading) -> list[DeviceSummary]:
-    """Return the devices of each process."""
     pair = ("worker", "device")
     found: dict[str, Mapping[Key, float]] = {
         "memory_in_use": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use"),

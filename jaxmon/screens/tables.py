@@ -82,10 +82,6 @@ def _why(unknown: Uncounted) -> str:
     return f"{reason}, at {unknown.where}." if unknown.where else f"{reason}."
 
 
-def _source(line: Line) -> str:
-    return f"{line.place} {line.function}".strip()
-
-
 def _growth(growth: float) -> str:
     return f"{'+' if growth > 0 else ''}{size(growth)}" if growth else "0"
 
@@ -177,10 +173,7 @@ _TRANSFERS: Fields[Transfer] = (
 
 
 def requests(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return finished requests by route, outcome and start, the most frequent routes
-    first, and the requests that are in progress for long.
-    """
+    """Return finished requests by route, outcome and start, and those that last."""
     routes = sorted(
         snapshot.requests, key=lambda route: -sum(some.count for some in route.finished)
     )
@@ -222,9 +215,7 @@ def queues(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
 
 
 def programs(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return XLA's analysis of each function's latest program, and sampled call times.
-    """
+    """Return XLA's analysis of each function's latest program, and call times."""
     found = [
         function
         for function in snapshot.users
@@ -236,10 +227,7 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
 
 
 def flops(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
-    """
-    Return the FLOPs of functions that multiply matrices, what they achieve, what bounds
-    them, and why FLOPs are unknown.
-    """
+    """Return the FLOPs of functions, what they achieve, what bounds them, or why."""
     users = snapshot.users
     found = [function for function in users if function.program.model_flops]
     found.sort(key=lambda user: -(user.program.model_flops or 0) * (user.calls or 0))
@@ -301,7 +289,7 @@ def memory_lines(snapshot: Snapshot, *, most: int = _MOST_PLACES) -> Section:
         number("ARRAYS", 10, lambda line: line.arrays, whole),
         number("GROWTH", 12, lambda line: None if once else line.growth_bytes, _growth),
         _GAP,
-        words("SOURCE LINE", 0, _source, ending),
+        words("SOURCE LINE", 0, lambda of: f"{of.place} {of.function}".strip(), ending),
     )
     lines = [line for line in found.lines if line.bytes][:most]
     about = ""
@@ -379,11 +367,13 @@ def goodput(found: RunRecord) -> Section:
 def goodput_lines(record: RunRecord, width: int, *, now: float) -> list[str]:
     """Return what *record* says, in lines of *width*, at the Unix time *now*."""
     of_run = goodput(record)
+    written = f"written {ago(max(now - record.time, 0.0))} by {record.host or 'a host'}"
+    written += f"; this attempt {record.ended}" if record.ended else ""
     return replace(
         of_run,
         title=f"{record.run}: goodput",
         about=f" {_result(record)}",
-        below=[*of_run.below, _written(record, now)],
+        below=[*of_run.below, written],
     ).lines(width)
 
 
@@ -420,9 +410,3 @@ def _sentences(record: RunRecord) -> Iterator[str]:
         yield f"{saved} saved, every {duration(saves.every)} on average{best}"
     if record.fruitless > 1:
         yield f"{record.fruitless:,} attempts in a row have done no new step"
-
-
-def _written(record: RunRecord, now: float) -> str:
-    how = f"; this attempt {record.ended}" if record.ended else ""
-    host = record.host or "a host"
-    return f"written {ago(max(now - record.time, 0.0))} by {host}{how}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 
 from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import FunctionFact
@@ -145,10 +145,7 @@ def _finding(
 
 
 def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[str]:
-    """
-    Return which part of the *observed* seconds a finding would win back, and which
-    panel shows it.
-    """
+    """Return what part of the time a finding would win back, and the panel."""
     seconds, facts = min(seconds, observed), []
     if seconds > 0 and urgency == Urgency.TIME.name.lower():
         facts.append(f"To win back: {share(seconds, observed)} of the time")
@@ -156,7 +153,6 @@ def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[
 
 
 def _see(finding: Finding, observed: float) -> str:
-    """Return what a finding would win back, and where to read on."""
     topic = about(finding)
     urgency = topic.urgency.name.lower()
     facts = won_back(urgency, finding.seconds, observed, topic.panel)
@@ -181,10 +177,7 @@ def _function_row(name: str, entries: Sequence[FunctionFact]) -> list[str]:
 
 
 def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list[str]:
-    """
-    Return the recompiles by function and cause; advice where `findings` has none, once
-    for each cause.
-    """
+    """Return the recompiles by function and cause, with advice that findings lack."""
     lines = []
     advised = {finding.subject for finding in found if finding.topic == "recompile"}
     told_about = set[str]()
@@ -208,23 +201,28 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
     """Return the latest recompiles; consecutive identical ones are merged."""
     lines: list[str] = []
+    for latest, facts in alike(found, now)[:_MOST_RECOMPILES]:
+        trace = [f"trace {latest.trace_id}"] if latest.trace_id else []
+        details = list(latest.texts[:_MOST_DIFFERENCES]) or [latest.cause]
+        if rest := len(latest.texts) + latest.omitted - len(details):
+            details += [f"and {rest} more"] if rest > 0 else []
+        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
+        text = f"{what} ({', '.join([*facts, *trace])})"
+        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
+    return lines
+
+
+def alike(found: Iterable[Recompile], now: float) -> list[tuple[Recompile, list[str]]]:
+    """Return the latest of recompiles that differ in their time only, and facts."""
     newest = sorted(found, key=lambda event: -event.time)
     groups = groupby(newest, key=lambda event: (event.cause, event.texts))
-    for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
-        same = list(group)
+    several = []
+    for same in (list(group) for _, group in groups):
         facts = [f"{len(same)} identical"] if len(same) > 1 else []
         if same[0].seconds is not None:
             facts.append(duration(same[0].seconds))
-        facts.append(ago(now - same[0].time))
-        if same[0].trace_id:
-            facts.append(f"trace {same[0].trace_id}")
-        details = list(differences[:_MOST_DIFFERENCES]) or [cause]
-        if rest := len(differences) + same[0].omitted - len(details):
-            details += [f"and {rest} more"] if rest > 0 else []
-        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
-        text = f"{what} ({', '.join(facts)})"
-        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
-    return lines
+        several.append((same[0], [*facts, ago(now - same[0].time)]))
+    return several
 
 
 WIDTH = 80
@@ -278,13 +276,10 @@ def screen(
 
 
 def summary(
-    snapshot: Snapshot,
-    findings: Sequence[Finding],
-    *,
-    crash: str = "",
-    width: int = WIDTH,
+    snapshot: Snapshot, findings: Sequence[Finding], *, crash: str = ""
 ) -> list[str]:
     """Return the exit report, the *crash* first, in at most `MOST_LINES` lines."""
+    width = WIDTH
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title)), *wrapped(crash, width)],

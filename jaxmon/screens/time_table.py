@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reader import from_json
@@ -118,10 +118,7 @@ _IDLE = "idle"
 
 
 def doing(snapshot: Snapshot) -> str:
-    """
-    Return which line takes a larger part of the last minute than of the whole time;
-    if there is none, which takes most. Empty if that is little, or unknown.
-    """
+    """Return which line takes more lately than usual, or else most; may be empty."""
     recent = snapshot.time.recent
     if not recent.settled:
         return ""
@@ -176,7 +173,7 @@ class Stacks:
 
     threads: tuple[Thread, ...] = ()
     failed: tuple[str, ...] = ()
-    left_out: int = field(default=0)
+    left_out: int = 0
 
 
 def stacks(document: object, width: int) -> list[str]:

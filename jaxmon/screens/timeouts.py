@@ -72,19 +72,22 @@ OF_START = "--xla_gpu_nccl_termination_timeout_seconds"
 """Looks as if it would end hangs, and does so only while NCCL is set up."""
 
 
-def platform_of(name: str) -> str:
-    """Return the platform of flags for what JAX calls *name*."""
+def _platform_of(name: str) -> str:
     return "gpu" if name in {"cuda", "gpu", "rocm"} else name
 
 
 def timeout(platform: str, jaxlib: str) -> Timeout | None:
     """Return the timeout of *platform* that this jaxlib has, `None` if it has none."""
-    found = TIMEOUTS.get(platform_of(platform))
+    found = TIMEOUTS.get(_platform_of(platform))
     return found if found is not None and has(found, jaxlib) else None
 
 
 def has(timeout: Timeout, jaxlib: str) -> bool:
     """Return whether this jaxlib knows the flag of *timeout*."""
-    match = re.match(_NUMBERS, jaxlib)
-    numbers = tuple(map(int, match[0].split("."))) if match else ()
-    return numbers >= timeout.since
+    return numbers(jaxlib) >= timeout.since
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35)."""
+    match = re.match(_NUMBERS, version)
+    return tuple(map(int, match[0].split(".")))[:3] if match else ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from jaxmon import interrupts
 from jaxmon.agent import Agent
@@ -17,6 +17,7 @@ from jaxmon.agent.functions import OTHER, label
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
 from jaxmon.errors import BudgetExceeded, JaxmonError, SettingsError
 from jaxmon.indicators.decorate import decorated
+from jaxmon.settings import Settings
 from jaxmon.threads import RLock
 
 
@@ -26,53 +27,14 @@ if TYPE_CHECKING:
 
 # It serves no endpoint and polls nothing. Each setting is given, so that the
 # environment of the tests has no say.
-SILENT: Options = {
-    "enabled": True,
-    "host": "127.0.0.1",
-    "port": None,
-    "socket": False,
-    "run_dir": None,
-    "calls": False,
-    "max_functions": 10_000,
-    "jax_functions": True,
-    "few_buckets": "",
-    "memory_interval": 0,
-    "memory_lines_interval": 0,
-    "leak_window": 600,
-    "programs": False,
-    "peak_flops": 0,
-    "peak_bandwidth": 0,
-    "signatures": False,
-    "expect_warmup": False,
-    "after_ready": "count",
-    "sample_rate": 0,
-    "run": "",
-    "attempt": None,
-    "run_state": None,
-    "run_interval": 10,
-    "frameworks": False,
-    "history": False,
-    "release": "",
-    "time_interval": 0,
-    "transfers": True,
-    "nonfinite": False,
-    "shadow_interval": 0,
-    "shadow_memory": 256 * 1024 * 1024,
-    "event_values": True,
-    "log_events": False,
-    "traces": False,
-    "traces_wait": 0,
-    "report": False,
-    "report_dir": None,
-    "summary_dir": None,
-    "figures_dir": None,
-    "passes_dir": None,
-    "device_figures": False,
-    "profile_gpu": False,
-    "otlp": False,
-    "serverless": False,
-    "otlp_names": "served",
-}
+SILENT = cast(
+    "Options",
+    asdict(Settings())
+    | {"port": None, "socket": False, "calls": False, "max_functions": 10_000}
+    | {"memory_interval": 0, "memory_lines_interval": 0, "time_interval": 0}
+    | {"programs": False, "signatures": False, "sample_rate": 0, "history": False}
+    | {"nonfinite": False, "traces": False, "otlp": False},
+)
 
 
 class BudgetObserver:
@@ -428,7 +390,6 @@ def _owner() -> object:
 
 
 def _chosen(cost: Cost, limits: Allowances) -> Cost:
-    """Return *cost* without the functions that do not count."""
     if not limits.internal and any(
         function.name == OTHER for function in cost.functions
     ):

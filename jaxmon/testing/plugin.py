@@ -67,11 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_our_modules(config: pytest.Config) -> None:
-    """
-    Import jaxmon as elsewhere. pytest rewrites the assertions of a plugin's package, of
-    which ours has none: an agent's thread would then parse beside the program's, where
-    Python before 3.11.8 and 3.12.2 raises `SystemError` (CPython #106905).
-    """
+    """Do not rewrite jaxmon, which fails beside threads (CPython #106905)."""
     # Without these names, pytest does what it always did.
     with contextlib.suppress(AttributeError):
         hook: Any = config.pluginmanager.rewrite_hook

@@ -27,10 +27,7 @@ class TestFigures(NamedTuple):
 
 
 class TestRecorder:
-    """
-    Counts compiles of each test, fixtures and JAX's own functions included; properties
-    of pytest's reports carry them between processes, and into JUnit XML.
-    """
+    """Counts compiles of each test; properties of pytest's reports carry them."""
 
     def __init__(self, most: int) -> None:
         self._most = most

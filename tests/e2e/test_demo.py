@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import termios
 import time
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
 def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
     """On a terminal the table is drawn in place, and Ctrl-C ends the demo in order."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     try:
         with demo(short_tmp, "--no-prometheus", terminal=theirs) as process:
             os.close(theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,3 +85,23 @@ class Busy:
 
 def threads(*names: str) -> list[DaemonThread]:
     return [one for one in running() if one.name in (names or ("jaxmon-worker",))]
+
+
+def at_once(*calls: Callable[[], object]) -> None:
+    """Make all *calls* at once, each on a thread of its own, and wait for them."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Have threads take turns as often as Python can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)

@@ -190,6 +190,7 @@ def demo(
             **environ,
         },
         text=True,
+        stdin=None if terminal == subprocess.PIPE else terminal,
         stdout=terminal,
         stderr=terminal,
     ) as process:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmon.agent.goodput.accounts import Accounts, Progress
+from jaxmon.agent.goodput.part import Accounts, Progress
 from jaxmon.agent.goodput.store import AttemptIdentity, ClockPair, Writer, begun
 from jaxmon.facts.run import RunRecord
 from jaxmon.screens.runs import Facts, Run, build, parse
@@ -125,6 +125,12 @@ class Simulated:
         now = ClockPair(self.wall, self.boottime)
         self.record = begun(self.record, run, me, host="host", now=now, age=0.0)
         self._account(continues=False)
+
+    def resume(self, start: int | None, steps: int) -> None:
+        """Begin an attempt, which does so many *steps* from *start* on, 1 s each."""
+        self.attempt()
+        self.start(start)
+        self.do(float(steps), "step", steps=steps)
 
     def again(self) -> None:
         """Start another agent in the same process."""

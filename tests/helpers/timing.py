@@ -186,54 +186,6 @@ def executions(agent: Agent, name: str) -> float:
 SECONDS = 300.0
 
 
-class Comparison:
-    """
-    Execution times of the function called *name* beside times that the test takes in
-    between. Other load on the machine makes single ones of either longer, so the
-    shortest are compared: figures that held another call's work would all be too long,
-    and those of the dispatch alone next to nothing.
-    """
-
-    def __init__(self, sampling: Sampling, name: str) -> None:
-        self._sampling, self._name = sampling, name
-        self._seen = len(execution_times(sampling, name))
-        self._truth: list[float] = []
-
-    def __repr__(self) -> str:
-        return f"{self._own()} beside {sorted(self._truth)}"
-
-    def take(self, seconds: float) -> None:
-        """Take a time of the test's own."""
-        self._truth.append(seconds)
-
-    def agree(self) -> bool:
-        """Return whether they agree."""
-        own = self._own()
-        return bool(own) and 0.5 < own[0] / min(self._truth) < 1.6
-
-    def silent(self) -> bool:
-        """Return whether there are no execution times to compare."""
-        return not self._own()
-
-    def _own(self) -> list[float]:
-        return sorted(execution_times(self._sampling, self._name)[self._seen :])
-
-
-def agreed_once(attempt: Callable[[], Comparison], *, silent: bool = False) -> None:
-    """
-    Fail unless an attempt agrees, or is *silent*, where it may be: what is wrong is
-    wrong each time, while other load on a small machine comes and goes.
-    """
-
-    def agree() -> bool:
-        last = attempt()
-        tried.append(last)
-        return last.agree() or (silent and last.silent())
-
-    tried: list[Comparison] = []
-    sometime(agree, tried)
-
-
 def sometime(attempt: Callable[[], bool], seen: object = "") -> None:
     """Fail with what was *seen* unless an *attempt* succeeds in time."""
     deadline = time.monotonic() + SECONDS

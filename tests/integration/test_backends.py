@@ -1,7 +1,9 @@
 """JAX's backends as the program starts them, drops them, and starts others."""
 
+import jax
 import pytest
 
+from tests.helpers.agents import instrumented, samples
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import run_python
 
@@ -105,18 +107,6 @@ def test_figures_go_with_the_backends_and_come_back() -> None:
     assert sizes == [1000, 0]
 
 
-RELEASED = """
-import urllib.request
-import jax, jaxmon
-agent = jaxmon.instrument(port=0, socket=False)
-jax.devices()
-with urllib.request.urlopen(agent.url, timeout=60) as answer:
-    page = answer.read().decode()
-print(*(of for of in page.splitlines() if of.startswith("jaxmon_runtime_info{")))
-jaxmon.uninstrument()
-"""
-
-
 @pytest.mark.parametrize(
     ("environ", "release"),
     [
@@ -126,13 +116,15 @@ jaxmon.uninstrument()
         ({"OTEL_RESOURCE_ATTRIBUTES": "my.service.version=3"}, ""),
     ],
 )
-def test_the_release_stands_with_the_versions(
-    environ: dict[str, str], release: str
-) -> None:
+def test_the_release_stands_with_the_versions(monkeypatch, environ, release):
     """As the setting names it, or the resource of OpenTelemetry."""
-    (line,) = run_preloaded("-c", RELEASED, env=environ).out.splitlines()
+    for name, given in environ.items():
+        monkeypatch.setenv(name, given)
+    jax.devices()
+    with instrumented() as agent:
+        (info,) = [of for of in samples(agent) if of.startswith("jaxmon_runtime_info{")]
 
-    assert f'release="{release}",' in line
+    assert f'release="{release}",' in info
 
 
 FORKS = """

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from jaxmon.cli.bundle import agents as archive
-from jaxmon.cli.bundle.agents import Archive
+from jaxmon.cli import archive
+from jaxmon.cli.archive import Archive
 from jaxmon.cli.main import main
 from jaxmon.cli.markdown import escaped
 from tests.helpers.preloaded import Program, start_preloaded
@@ -343,7 +343,7 @@ def test_the_size_is_limited(monkeypatch):
 
 def test_files_that_an_agent_names_are_its_own(host, tmp_path):
     """An agent cannot have other files packed: neither by name nor by a link."""
-    from jaxmon.cli.bundle.agents import _report
+    from jaxmon.cli.archive import _report
 
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "oom-1.txt").symlink_to(tmp_path / "secret.txt")

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ import jaxmon
 from jaxmon.agent import counted
 from jaxmon.agent.jaxlink import jit as codes
 from tests.helpers import inside
-from tests.helpers.agents import instrumented, value
+from tests.helpers.agents import at_once, instrumented, switching_often, value
 
 
 CALLS = "jaxmon_jit_calls_total"
@@ -40,16 +41,8 @@ def in_threads(run: Callable[[int], None]) -> list[BaseException]:
         except BaseException as error:  # noqa: BLE001 - told to the test
             raised.append(error)
 
-    threads = [threading.Thread(target=start, args=(n,)) for n in range(THREADS)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    with switching_often():
+        at_once(*[partial(start, n) for n in range(THREADS)])
     return raised
 
 

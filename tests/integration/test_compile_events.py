@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import jax
+import numpy as np
 import pytest
 
 import jaxmon
@@ -31,8 +33,6 @@ def compiles(agent: Agent, name: str) -> list[LoggedEvent]:
 
 def test_a_compile_that_a_request_waited_for(agent: Agent) -> None:
     """It is recorded with its duration; a warm request and a recompile are not."""
-    import jax
-    import numpy as np
 
     @jax.jit
     def waited_for(x):
@@ -58,7 +58,6 @@ def test_a_compile_that_a_request_waited_for(agent: Agent) -> None:
 
 def test_all_requests_of_a_batch_waited(agent: Agent) -> None:
     """Their number is in the event."""
-    import jax
 
     @jax.jit
     def batched(x):
@@ -78,7 +77,6 @@ def test_all_requests_of_a_batch_waited(agent: Agent) -> None:
 
 def test_without_a_request_it_must_be_slow(agent, monkeypatch):
     """At a start many small programs are compiled; only slow ones are recorded."""
-    import jax
 
     @jax.jit
     def quick(x):

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from jaxmon.cli.dashboards.command import Generation
+from jaxmon.cli.dashboards import Generation
 from tests.fakes.grafana_models import as_v2, resource
 from tests.fakes.grafana_rows import Quirks
 from tests.helpers.dashboards import DEBUG, ONCALL, V2, WRITE

@@ -223,7 +223,7 @@ def test_an_error_counts_when_there_is_no_memory_to_place_it(agent, monkeypatch)
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(inside.errors(agent), "_where", exhausted)
+    monkeypatch.setattr(inside.errors(agent)._sites, "of", exhausted)
     monkeypatch.setattr(inside.events(agent), "add", exhausted)
     inside.observers(agent).error.insert(0, exhausted)
     fail(jax.jit(raises), 1.0)

@@ -16,12 +16,8 @@ from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 from tests.helpers.timing import (
     BY_HAND,
-    Comparison,
     Naps,
-    agreed_once,
     arm,
-    calibrated,
-    chain,
     execution_times,
     executions,
     fifth,
@@ -29,7 +25,6 @@ from tests.helpers.timing import (
     idle,
     looking,
     nearest,
-    operand,
     sometime,
     timed,
 )
@@ -129,41 +124,6 @@ def test_sampled_calls_are_like_all_others(sampling, nap, milliseconds, told):
         return short and 0.85 < fifth(own) / fifth(others) < 1.15
 
     sometime(attempt)
-
-
-@pytest.mark.ground_truth
-@pytest.mark.parametrize(
-    ("milliseconds", "rounds"),
-    [
-        (1, 30),
-        pytest.param(10, 12, marks=pytest.mark.exhaustive),
-        pytest.param(40, 4, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_execution_time_is_that_of_a_blocking_call(
-    agent, sampling, milliseconds, rounds
-):
-    """In a loop that never waits, it is the time of calls that are waited for."""
-
-    def attempt() -> Comparison:
-        step, x = chain("step", calibrated(milliseconds / 1000)), operand()
-        timed(lambda: step(x))
-        comparison = Comparison(sampling, "step")
-        for _ in range(rounds):
-            step(x)
-            arm(sampling)
-            y = x
-            for _ in range(6):
-                y = step(y)
-            jax.block_until_ready(y)
-            idle(sampling)
-            for _ in range(3):
-                comparison.take(timed(lambda: step(x)))
-        return comparison
-
-    agreed_once(attempt, silent=milliseconds == 1)
-    assert figures(sampling, "step")["samples"] >= rounds / 2
-    assert executions(agent, "step") >= (milliseconds > 1)
 
 
 @pytest.mark.ground_truth

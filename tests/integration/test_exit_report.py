@@ -212,7 +212,9 @@ for one in threads: one.start()
 for one in threads: one.join()
 for one in compiled: one(*[x for x in given if x.shape == one.in_avals[0][0].shape])
 # As if they had compiled at the same time on as many processors.
-agent._runtime.overview._began = clocks.monotonic() - 0.001
+runtime = agent._runtime
+started = runtime.overview.started[0], clocks.monotonic() - 0.001
+runtime.overview = runtime.overview._replace(started=started)
 """
 
 

@@ -194,21 +194,6 @@ def test_reports_are_repeated_until_interrupted(programs, run_dir):
     assert code == 130
 
 
-def test_a_wide_terminal_is_used(programs, run_dir):
-    """Names are whole on a wider terminal, up to 120 columns."""
-    programs(BUSY)
-    widths = {
-        columns: max(
-            map(layout.columns, explain(run_dir, COLUMNS=columns).ok().out.splitlines())
-        )
-        for columns in ("40", "80", "110", "300")
-    }
-
-    assert widths["40"] == widths["80"] == 80
-    assert 80 < widths["110"] <= 110
-    assert 110 < widths["300"] <= 120
-
-
 @pytest.mark.exhaustive
 def test_processes_that_compile_the_same_are_told(programs, run_dir):
     """Two that compile the same name each other."""

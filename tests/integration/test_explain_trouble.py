@@ -10,7 +10,6 @@ import pytest
 
 from jaxmon.cli import workers
 from jaxmon.host import rundir
-from jaxmon.host.formats import layout
 from tests.helpers.commands import IDLE, PYTHON, explain, page, serving
 from tests.helpers.processes import freeze
 
@@ -136,17 +135,6 @@ except TypeError:
 print("ready", flush=True)
 sys.stdin.read()
 """
-
-
-def test_names_cannot_take_over_the_terminal(programs, run_dir):
-    """Escape sequences arrive spelled out, long names cut."""
-    programs(HOSTILE, "a\x1b[31mred.py")
-    for result in (explain(run_dir), explain(run_dir, "9"), explain(run_dir, "--json")):
-        for line in (result.out + result.err).splitlines():
-            assert line.isprintable(), line
-    shown = explain(run_dir).ok().out
-    assert "\\x1b[2J" in shown
-    assert all(layout.columns(line) <= 80 for line in shown.splitlines())
 
 
 def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):

@@ -33,22 +33,6 @@ def test_busy_port_is_a_clear_error(run_dir: Path) -> None:
     assert "Traceback" not in result.err
 
 
-def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
-    """``jaxmon-exporter`` ends with the same code and message."""
-    result = run_python(
-        "-c",
-        "from jaxmon.cli.entry import exporter; exporter()",
-        *("--host", "no-such-address"),
-        run_dir=run_dir,
-    )
-    assert result.code == 2
-    assert (
-        "Error: Invalid value for '--host' (env var: 'JAXMON_EXPORTER_HOST'): "
-        "'no-such-address' is not an IP address; use one such as 127.0.0.1, 0.0.0.0 "
-        "or ::\n"
-    ) in result.err
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -69,13 +53,6 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
 def test_wrong_options_end_with_code_two(arguments: tuple[str, ...]) -> None:
     """A command line that cannot be used is refused before anything starts."""
     assert CliRunner().invoke(main, ["exporter", *arguments]).exit_code == 2
-
-
-def test_help_lists_pages_exit_codes_and_variables() -> None:
-    """The help says what a reader of a unit file needs."""
-    text = CliRunner().invoke(main, ["exporter", "--help"]).output
-    for word in ("/metrics", "/-/ready", "Exit codes", "JAXMON_EXPORTER_PORT", "9467"):
-        assert word in text
 
 
 def test_settings_come_from_the_environment(exporter: Callable[..., Exporter]) -> None:

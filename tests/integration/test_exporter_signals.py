@@ -36,14 +36,15 @@ from jaxmon.cli.entry import {entry}
 """
 
 
-@pytest.mark.parametrize("own_name", [False, True], ids=["jaxmon", "jaxmon-exporter"])
 @pytest.mark.parametrize(
-    ("name", "code"),
+    ("name", "code", "own_name"),
     [
-        ("jaxmon.cli.main", -signal.SIGINT),
-        ("click", -signal.SIGINT),
-        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
-        ("jaxmon_exporter.service", 0),
+        ("jaxmon.cli.main", -signal.SIGINT, False),
+        ("jaxmon.cli.main", -signal.SIGINT, True),
+        ("click", -signal.SIGINT, True),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT, False),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT, True),
+        ("jaxmon_exporter.service", 0, True),
     ],
 )
 def test_ctrl_c_ends_it_without_a_word_at_any_time(run_dir, name, code, own_name):

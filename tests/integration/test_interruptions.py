@@ -35,7 +35,7 @@ from tests.helpers.processes import some
 pytestmark = [pytest.mark.contained, pytest.mark.ground_truth]
 
 # Of the points that a program passes, how many are tried; all of them when set to 0.
-TRIED = 10
+TRIED = 15
 
 DATA = np.ones(3, np.float32)
 

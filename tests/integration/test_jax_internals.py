@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxmon.agent.jaxlink.names import NAMES, RELEASES, check
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, missing, present
 from tests.helpers.processes import run_python
 
 
@@ -20,9 +20,7 @@ AT = [
 @pytest.mark.skipif(not AT, reason="the table has no column for this JAX")
 def test_the_table_is_right() -> None:
     """A name is there where its row says so, and nowhere else."""
-    found = {
-        name.path: (check.present(name), name.seen[AT[0]] == "y") for name in NAMES
-    }
+    found = {name.path: (present(name), name.seen[AT[0]] == "y") for name in NAMES}
 
     assert {
         path: (present, said)
@@ -33,7 +31,7 @@ def test_the_table_is_right() -> None:
 
 def test_nothing_is_missing() -> None:
     """Of this JAX, nothing is reported."""
-    assert list(check.missing(jax.__version__)) == []
+    assert list(missing(jax.__version__)) == []
 
 
 HEAR = """
@@ -61,48 +59,6 @@ def test_every_event_is_heard(preloaded_script, tmp_path):
     heard = preloaded_script(HEAR, str(tmp_path / "cache")).ok().out.split()
 
     assert {name.path for name in NAMES if name.path.startswith("/")} <= set(heard)
-
-
-REMOVE = """
-import runpy
-import sys
-from pkgutil import resolve_name
-
-import jax
-
-for place in sys.argv[1:]:
-    module, _, name = place.rpartition(".")
-    delattr(resolve_name(module), name)
-runpy.run_module("jaxmon.agent.selftest", run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "metric", "hook"),
-    [
-        (
-            "jax._src.monitoring.get_event_listeners",
-            "jaxmon_compile_seconds",
-            "monitoring",
-        ),
-        ("jax._src.traceback_util._filtering_mode", "jaxmon_errors_total", "errors"),
-        ("jax._src.compilation_cache.decompress_executable", "path_in_key", ""),
-    ],
-)
-@pytest.mark.exhaustive
-def test_the_self_test_reports_a_missing_name(python_script, path, metric, hook):
-    """A JAX without a name costs what its row says, and its hook stays off."""
-    told = json.loads(
-        python_script(REMOVE, path, env={"JAX_PLATFORMS": "cpu"}).ok().out
-    )
-
-    (one,) = told["missing"]
-    assert one["names"] == [path]
-    assert any(metric in cost for cost in one["costs"])
-    assert one["hook"] == hook
-    off = {name for name, active in told["hooks"].items() if not active}
-    # Causes have no place of their own.
-    assert off - {"causes"} == ({hook} if hook else set())
 
 
 def test_the_doctor_says_what_is_missing(tmp_path: Path, run_dir: Path) -> None:

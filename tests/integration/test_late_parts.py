@@ -12,7 +12,7 @@ import pytest
 import jaxmon
 from jaxmon.agent.context import context_of
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.part import LatePart, Loading, Part
+from jaxmon.agent.part import LatePart, Loading, Part, PartRow
 from jaxmon.agent.parts import ROWS, AgentParts
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.indicators.figures import Indicators
@@ -259,7 +259,7 @@ def test_an_event_reaches_each_observer_once(observed: tuple[str, ...]) -> None:
             for one in observed:
                 lists[one].append(lambda: seen.append("part"))
 
-    LatePart("counting", Counting, Loading(Scheduler(Guard())), lists)
+    LatePart(PartRow("counting", ""), Counting, Loading(Scheduler(Guard())), lists)
     for one in lists.values():
         one += [lambda: seen.append("second"), lambda: seen.append("third")]
     for _ in range(2):

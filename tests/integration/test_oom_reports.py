@@ -50,13 +50,9 @@ def test_of_many_failures_at_once_one_is_reported(agent: Agent, tmp_path: Path) 
 
 def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
     """Infinity, odd keys and objects become what any reader of JSON takes."""
-
-    class Odd:
-        def snapshot(self) -> dict[str, Program]:
-            odd: Any = object()
-            return {"f": Program(peak_bytes=7, flops=float("nan"), fingerprint=odd)}
-
-    inside.oom(agent).facts.programs = Odd().snapshot
+    odd: Any = object()
+    program = Program(peak_bytes=7, flops=float("nan"), fingerprint=odd)
+    inside.oom(agent).facts.programs = lambda: {"f": program}
     inside.see_error(agent, RuntimeError_(FULL))
 
     (path,) = inside.oom(agent).paths()
@@ -101,6 +97,10 @@ def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
     assert (report["lines"], report["asked"], report["programs"]) == ({}, {}, {})
     assert report["failure"]["message"] == FULL
     assert value(agent, "jaxmon_internal_errors_total", site="oom_facts") == 2
+    # Whatever it is switched off for, what the others know is worth a report.
+    for _ in range(2 * guard.LIMIT):
+        report_again(agent)
+    assert value(agent, REPORTS) == 2 * guard.LIMIT + 1
 
 
 def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> None:
@@ -123,17 +123,6 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
     assert after.arrays == (before.arrays or 0) + len(kept)
     assert after.offloaded_bytes - before.offloaded_bytes == 1000 * (len(kinds) - 1)
     assert after.bytes - before.bytes == 1000
-
-
-@pytest.mark.contained
-def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
-    """Whatever it is switched off for, what the others know is worth a report."""
-    broken: Any = Broken()
-    inside.oom(agent).facts.programs = broken.snapshot
-    for _ in range(2 * guard.LIMIT):
-        report_again(agent)
-
-    assert value(agent, REPORTS) == 2 * guard.LIMIT
 
 
 def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
@@ -213,15 +202,10 @@ def test_a_snapshot_of_the_lines_is_taken_if_it_is_cheap(
 
 def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
     """However much there is to tell, and however long the runtime's text."""
-
-    class Large:
-        def snapshot(self) -> dict[str, Program]:
-            return {
-                f"f{n}": Program(peak_bytes=n, fingerprint="y" * 2000)
-                for n in range(500)
-            }
-
-    inside.oom(agent).facts.programs = Large().snapshot
+    programs = {
+        f"f{n}": Program(peak_bytes=n, fingerprint="y" * 2000) for n in range(500)
+    }
+    inside.oom(agent).facts.programs = lambda: programs
     for number in range(300):
         inside.events(agent).add("compile", "f" * 2000, "m" * 2000, n=number)
     inside.see_error(agent, RuntimeError_(FULL + "\n" + "buffer\n" * 100_000))

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
+from jaxmon.agent.jaxlink.hooks import PostCallHook
 
 
 ROUNDS = 2_000
@@ -54,62 +54,6 @@ def test_debugging_comes_first(place: PostCallHook) -> None:
     assert not place.take(ours)
     place.leave(ours)
     assert place._get() is place._theirs
-
-
-def test_debugging_that_begins_while_we_take_the_place(place: PostCallHook) -> None:
-    """A setting enabled just before we take its place is not undone."""
-    local = place._get_local
-
-    def switched_on() -> Any:
-        place._get_local = local
-        debug_nans(on=True)
-        return local()
-
-    place._get_local = switched_on
-
-    assert not place.take(ours)
-    assert place._get() is place._theirs
-
-
-def test_debugging_that_begins_while_we_leave_the_place(place: PostCallHook) -> None:
-    """Nor is one that is switched on after we found our hook there."""
-    place.take(ours)
-    get = place._get
-
-    def switched_on() -> Any:
-        place._get = get
-        found = get()
-        debug_nans(on=True)
-        return found
-
-    place._get = switched_on
-    place.leave(ours)
-
-    assert place._get() is place._theirs
-
-
-def test_debugging_that_ends_while_we_leave_the_place(place: PostCallHook) -> None:
-    """A setting that is switched off while we give the place to JAX leaves it empty."""
-    place.take(ours)
-    get, wanted = place._get, place._wanted
-
-    def switched_on() -> Any:
-        place._get = get
-        found = get()
-        debug_nans(on=True)
-        return found
-
-    def switched_off() -> bool:
-        place._wanted = wanted  # type: ignore[method-assign]
-        found = wanted()
-        debug_nans(on=False)
-        return found
-
-    place._get = switched_on
-    place._wanted = switched_off  # type: ignore[method-assign]
-    place.leave(ours)
-
-    assert place._get() is None
 
 
 def comes_true(condition: Callable[[], bool]) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
-from jaxmon.agent.reports.recording import Recording
+from jaxmon.agent.reports.profile import Recording
 from jaxmon.host.http import client
 from jaxmon.preflight.profile import operations, xspace
 from jaxmon.preflight.profile.operations import Profile
@@ -310,14 +310,12 @@ def test_who_patches_the_profiler_after_us_is_left_alone(agent: Agent) -> None:
     assert isinstance(theirs(), original)
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan", "inf", "much", ""])
-def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
+def test_seconds_are_checked(agent: Agent) -> None:
     """A length that cannot be used is refused, with what is allowed."""
     jnp.ones(3).block_until_ready()
-    status, body, _ = get(agent, f"/debug/profile?seconds={seconds}")
-
-    assert status == 400
-    assert b"give more than 0, at most 60" in body
+    for seconds in ("0", "-1", "61", "nan", "inf", "much", ""):
+        status, body, _ = get(agent, f"/debug/profile?seconds={seconds}")
+        assert (status, b"give more than 0, at most 60" in body) == (400, True), seconds
 
 
 def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:

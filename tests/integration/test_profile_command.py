@@ -3,15 +3,12 @@
 import gzip
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
-from jaxmon.cli.main import main
 from jaxmon.preflight.profile import xspace
 from tests.helpers.preloaded import Program, start_preloaded
 from tests.helpers.processes import Result, clean_environ, run_python, until
@@ -124,25 +121,6 @@ def test_json_has_every_operation(program: Running, tmp_path: Path) -> None:
     assert 0 < heaviest["seconds"] < 0.5 * 64
 
 
-def test_rows_are_chosen(program: Running, tmp_path: Path) -> None:
-    """A row can be a jitted function, a named scope or an operation."""
-    options = ["profile", f"--run-dir={program.run_dir}", f"--out={tmp_path}"]
-
-    def rows(by: str) -> list[str]:
-        """Return the table, if a busy machine has left the program time for a call."""
-        words = [*options, "--seconds=0.2", f"--by={by}", "--top=1"]
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 0, done.output
-        _, _, table, *files = done.output.split("\n\n")
-        return table.splitlines() if files else []
-
-    for by, first in (("function", "__main__.heavy"), ("scope", "layer"), ("op", "")):
-        title, row, *_ = until(partial(rows, by), "a call of the program")
-        assert title.lower().startswith(by)
-        assert row.startswith(first)
-        assert f"heavy.py:{LINE} " in row
-
-
 def test_nobody_to_profile(run_dir: Path, tmp_path: Path) -> None:
     """Without a program the command says what to do."""
     result = run(run_dir=run_dir, cwd=tmp_path)
@@ -162,12 +140,3 @@ def test_a_directory_that_cannot_be_written(program: Running, tmp_path: Path) ->
     assert result.code == 1
     assert "cannot write to file/below" in result.err
     assert "--out" in result.err
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "61"])
-def test_seconds_out_of_range(seconds: str, run_dir: Path, tmp_path: Path) -> None:
-    """A length that cannot be used is refused before anything is looked for."""
-    result = run("--seconds", seconds, run_dir=run_dir, cwd=tmp_path)
-
-    assert result.code == 2
-    assert "--seconds" in result.err

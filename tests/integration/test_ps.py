@@ -250,9 +250,7 @@ def test_how_a_program_ended_is_the_first_line(
     elsewhere = f"an agent in {host['run_dir']}: add --run-dir {host['run_dir']}"
     for way in ("returns", "raises"):
         with start_preloaded(
-            *(str(script), way),
-            environ=clean_environ(run_dir),
-            stderr=subprocess.PIPE,
+            *(str(script), way), environ=clean_environ(run_dir), stderr=subprocess.PIPE
         ) as process:
             process.communicate()
         who = f"pid {process.pid} (python {script} …) raised OSError: the disk is gone"

@@ -200,9 +200,10 @@ REPORTED = """
         pytest.param(("-n2",), id="xdist", marks=pytest.mark.exhaustive),
     ],
 )
-def test_report_names_the_tests_that_compile_most(run, options):
-    """Fixtures included, most first, no more than asked for; the same from workers."""
-    result = run(REPORTED, "--jaxmon-report=1", *options).ok()
+def test_report_names_the_tests_that_compile_most(run, tmp_path, options):
+    """Fixtures included, most first, from workers too; also in the XML of JUnit."""
+    words = ("--jaxmon-report=1", "--junitxml=junit.xml")
+    result = run(REPORTED, *words, *options).ok()
     report = result.out.partition("jaxmon: tests with the most compiles")[2]
     lines = report.splitlines()[1:4]
     assert lines[0].startswith("4 compiles in ")
@@ -212,6 +213,11 @@ def test_report_names_the_tests_that_compile_most(run, options):
     assert (compiles, recompiles, test) == ("3", "2", "test_it.py::test_many")
     assert float(seconds) > 0
     assert "test_one" not in report
+    case = ET.parse(tmp_path / "junit.xml").find(".//testcase[@name='test_many']")  # noqa: S314 - written by pytest
+    assert case is not None
+    found = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert found["jaxmon_compiles"] == "3"
+    assert found["jaxmon_recompiles"] == "2"
 
 
 @pytest.mark.exhaustive
@@ -242,16 +248,6 @@ def test_report_survives_tests_that_stop_the_agent(run: Run) -> None:
     out = run(source, "--jaxmon-report").ok().out
     assert "1 compiles in" in out
     assert "test_it.py::test_after" in out.partition("COMPILES")[2]
-
-
-def test_figures_stand_in_junit_xml(run: Run, tmp_path: Path) -> None:
-    """The properties of a test in the XML are those of the whole test."""
-    run(REPORTED, "--jaxmon-report", "--junitxml=junit.xml").ok()
-    case = ET.parse(tmp_path / "junit.xml").find(".//testcase[@name='test_many']")  # noqa: S314 - written by pytest
-    assert case is not None
-    found = {one.get("name"): one.get("value") for one in case.iter("property")}
-    assert found["jaxmon_compiles"] == "3"
-    assert found["jaxmon_recompiles"] == "2"
 
 
 UNUSED = """

@@ -176,10 +176,7 @@ def test_however_it_ends_there_is_a_report(
     ("before", "reason"),
     [
         ("", "is unusable: File exists"),
-        (
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999))",
-            "File too large",
-        ),
+        ("resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999))", "File too large"),
     ],
     ids=["no directory", "full disk"],
 )
@@ -209,10 +206,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the run directory of a program that is running."""
     run_dir = tmp_path_factory.mktemp("run")
     process = start_preloaded(
-        *("-c", RUNNING),
-        environ=clean_environ(run_dir),
-        stdin=PIPE,
-        stdout=PIPE,
+        *("-c", RUNNING), environ=clean_environ(run_dir), stdin=PIPE, stdout=PIPE
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -15,7 +15,7 @@ import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.tracing.part import TraceMistakes
 from tests.helpers import inside
-from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.agents import at_once, instrumented, samples, value
 
 
 CALLS = "jaxmon_jit_calls_total"
@@ -280,11 +280,7 @@ def test_threads_that_compile_one_function_at_once_lose_no_call() -> None:
             barrier.wait(90)
             cold(argument)
 
-        threads = [threading.Thread(target=work) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 16)
         for _ in range(3):
             cold(argument)
 
@@ -338,11 +334,7 @@ def test_jitting_from_many_threads_makes_one_entry_each() -> None:
                 for number in range(20):
                     jax.jit(distinct(number))(1.0)
 
-        threads = [threading.Thread(target=work) for _ in range(32)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 32)
 
         entered = [function.objects.calls for function in inside.table(agent)]
         assert sorted(entered)[1:] == [32] * 20

@@ -32,7 +32,7 @@ from jaxmon.catalog import (
     STEPS,
     TIME_SECONDS,
 )
-from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.agents import at_once, instrumented, samples, value
 
 
 pytestmark = pytest.mark.ground_truth
@@ -305,11 +305,7 @@ def test_an_error_that_was_counted_is_not_counted_again(agent: Agent) -> None:
         except Exception as error:  # noqa: BLE001 - asserted below
             failed.append(error)
 
-    threads = [threading.Thread(target=serve) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[serve] * 8)
 
     assert ["RESOURCE_EXHAUSTED" in str(error) for error in failed] == [True] * 8
     assert errors_by_function(agent) == {"greedy": 8}

@@ -304,7 +304,7 @@ def test_a_process_that_ends_stays_readable(place: Path, tmp_path: Path) -> None
         assert "predict" in text
         assert f"pid {process.pid}" in text
         with running(tmp_path, place, "next.py", TRAINS) as successor:
-            screen.shows("this is its successor", f"pid {successor.pid}", "next.py")
+            screen.shows(f"pid {successor.pid}", "next.py")
             successor.kill()
             successor.wait()
         screen.press("\x1b")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import jaxmon
+from jaxmon.agent import trackers
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.guard import LIMIT
-from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.errors import JaxmonError
 from jaxmon.threads import Deadline, running
@@ -236,7 +236,7 @@ def test_a_tracker_that_hangs_holds_up_nothing() -> None:
         jaxmon.log_to(hanging, every=1)
         jaxmon.log_to(rows, every=50)
         loop(300)
-        assert value(agent, DROPPED.name, what="tracker") >= 300 - part._WAITING - 1
+        assert value(agent, DROPPED.name, what="tracker") >= 300 - trackers._WAITING - 1
         jaxmon.uninstrument()
         assert value(agent, DROPPED.name, what="tracker") == 300
     hanging.released.set()

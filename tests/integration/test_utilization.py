@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent.agent import runtime_of
@@ -13,7 +15,6 @@ from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import read
 from jaxmon.screens.tables import flops as section
-from tests.helpers import flops as transformer
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
@@ -28,28 +29,14 @@ ONE = 2 * SIZE**3
 
 
 def ones(*shape: int) -> Any:
-    import jax.numpy as jnp
-
     return jnp.ones(shape)
 
 
 def scanned(x: Any, layers: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     return jax.lax.scan(lambda x, layer: (jnp.tanh(x @ layer), None), x, layers)[0]
 
 
-def trained(x: Any, layers: Any) -> Any:
-    import jax
-
-    loss = lambda layers: jax.checkpoint(scanned)(x, layers).sum()  # noqa: E731
-    return jax.value_and_grad(loss)(layers)
-
-
 def converging(x: Any) -> Any:
-    import jax
-
     return jax.lax.while_loop(lambda x: x.sum() < 1e3, lambda x: x @ x + x, x)
 
 
@@ -96,8 +83,6 @@ def test_every_call_counts() -> None:
     Calls times the FLOPs of a scan's layers, whatever stays on the fast path, and the
     time that all devices of the process take for it at their peak.
     """
-    import jax
-
     with instrumented(peak_flops=PEAK, peak_bandwidth=1e8) as agent:
         fun = jax.jit(scanned)
         x, layers = ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE)
@@ -123,62 +108,8 @@ def test_every_call_counts() -> None:
         assert once < 2 * ONE
 
 
-def training(words: Any, layers: Any, numbers: Any) -> Any:
-    return transformer.step(transformer.layer, words, layers, numbers)
-
-
-def five_times(x: Any) -> Any:
-    import jax
-
-    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        return state[0] + 2, state[1] @ x
-
-    return jax.lax.while_loop(lambda state: state[0] < 10, body, (0, x))[1]
-
-
-def test_a_training_step_and_a_while_loop() -> None:
-    """A transformer, forward and backward, and a loop between constants."""
-    import jax
-
-    layers = transformer.weights_of(transformer.LAYERS)
-    words = ones(transformer.WORDS, transformer.WIDTH)
-    with instrumented(peak_flops=PEAK) as agent:
-        step, loop = jax.jit(training), jax.jit(five_times)
-        for _ in range(4):
-            step(words, layers, transformer.tokens())
-            loop(ones(SIZE, SIZE))
-        known(agent, "training")
-        known(agent, "five_times")
-
-        assert counted(agent, "training") == 4 * transformer.STEP
-        assert counted(agent, "five_times") == 4 * 5 * ONE
-        ideal = value(agent, "jaxmon_ideal_seconds_total")
-        flops = 4 * transformer.STEP + 4 * 5 * ONE
-        assert ideal == pytest.approx(flops / PEAK / len(jax.local_devices()))
-
-
-def test_what_is_computed_once_more_is_apart() -> None:
-    """Only the model's FLOPs are model FLOPs."""
-    import jax
-
-    with instrumented() as agent:
-        fun = jax.jit(trained)
-        for _ in range(3):
-            fun(ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE))
-        known(agent, "trained")
-
-        # The gradient for the first layer's input is needed by nothing, but a scan
-        # computes it for each.
-        assert counted(agent, "trained") == 3 * 3 * LAYERS * ONE
-        assert counted(agent, "trained", "recomputed") == 3 * LAYERS * ONE
-        # The peak of a CPU is unknown.
-        assert "jaxmon_ideal_seconds_total" not in str(list(samples(agent)))
-
-
 def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:
     """No number is better than a lower bound; the reason has a line."""
-    import jax
-
     with instrumented(peak_flops=PEAK) as agent:
         jax.jit(converging)(ones(SIZE, SIZE))
         known(agent, "converging")
@@ -206,7 +137,6 @@ def scaled(x: Any) -> Any:
 
 def test_calls_that_nothing_counts_are_unknown() -> None:
     """JAX calls some programs outside of jit; what has nothing to count has 0."""
-    import jax
 
     def fresh(number: int) -> Any:
         def square(x: Any) -> Any:
@@ -247,8 +177,6 @@ def test_calls_that_nothing_counts_are_unknown() -> None:
 
 def test_functions_jitted_earlier_are_not_counted() -> None:
     """Their cached calls are seen by nothing; that is said of those that multiply."""
-    import jax
-
     fun, other = jax.jit(batched), jax.jit(doubled)
     with instrumented() as agent:
         other(ones(SIZE, SIZE))
@@ -261,8 +189,6 @@ def test_functions_jitted_earlier_are_not_counted() -> None:
 
 def test_batches_of_several_sizes() -> None:
     """With a second program, a sampled call stands for those since the last."""
-    import jax
-
     with instrumented(sample_rate=100) as agent:
         fun = jax.jit(batched)
         small, large = ones(2, SIZE), ones(8, SIZE)
@@ -293,8 +219,6 @@ def test_batches_of_several_sizes() -> None:
 
 def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The utilization of the process would be too low without this function."""
-    import jax
-
     with instrumented() as agent:
         runtime = runtime_of(agent)
         part = None if runtime is None else runtime.part(UtilizationPart)
@@ -314,7 +238,6 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.contained
 def test_a_failure_leaves_the_rest_of_the_program(monkeypatch):
     """What XLA says of it is exported all the same."""
-    import jax
 
     def fails(*_: object) -> None:
         raise KeyError
@@ -350,8 +273,6 @@ def test_a_program_on_several_devices() -> None:
 @pytest.mark.optimised
 def test_what_a_function_achieves() -> None:
     """FLOPs over sampled execution times, its part of the peak, and what bounds it."""
-    import jax
-
     size = 1024
     with instrumented(sample_rate=50, peak_flops=1e15, peak_bandwidth=1e6) as agent:
         fun = jax.jit(batched)
@@ -408,8 +329,6 @@ def _raw(agent: Any, name: str) -> Any:
 
 def test_trackers_get_it_without_a_statement() -> None:
     """Between two rows: FLOPs by hand, at the peak, over the time between."""
-    import jax
-
     import jaxmon
 
     every, rows = 5, dict[int, dict[str, Any]]()

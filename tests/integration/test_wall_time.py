@@ -17,8 +17,8 @@ PROGRAM = ROOT / "tests" / "programs" / "wall_time.py"
 NEAR = 0.08
 # More if a machine with other work to do delays looks and programs.
 ATTEMPTS = 3
-# Longer where a loop is to be recognised, shorter where there is but one state.
-SECONDS = {"blocked": "8", "eager": "2", "loading": "2"}
+# Longer where a loop is to be recognised, shorter where only one share is looked at.
+SECONDS = {"blocked": "8", "loading": "2"}
 
 # By kind of program: the states that are compared with its clocks.
 CASES: dict[str, tuple[str, ...]] = {

@@ -190,14 +190,3 @@ def test_loops_and_compiles_have_ages_of_their_own():
             pass
         assert recorded.values(RUNNING) == []
         assert recorded.values(AGE) == []
-
-
-def test_ages_are_bounded():
-    """Activities beyond the limit share one name."""
-    with recording(limit=2) as recorded:
-        for name in ("a", "b", "c", "d"):
-            with jaxmon.activity(name):
-                pass
-
-        assert len(recorded.values(AGE)) == 3
-        assert len(recorded.values(AGE, activity="other")) == 1

@@ -29,11 +29,17 @@ from jaxmon.agent.jaxlink.activity import (
     PYTHON,
     STARTUP,
     ActivityReader,
+    Doing,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
 from jaxmon.host.sources import display_path
 from tests.helpers.processes import until
+
+
+def read(*stack: Position, sites: CallSites | None = None) -> Doing:
+    """Return what a thread with this *stack* does, innermost first."""
+    return ActivityReader(jax, sites or CallSites()).read(list(stack))
 
 
 def called(sites: CallSites, state: str) -> Position:
@@ -52,9 +58,8 @@ def test_what_runs_for_the_first_time_has_a_name(state: str, expected: str) -> N
     caller = called(sites, state)
     run = pxla.ExecuteReplicated.__call__
     of_jax = [getattr(run, "__wrapped__", run), pjit._pjit_call_impl_python]
-    stack = [*(Position(one.__code__, 0, {}) for one in of_jax), caller]
-
-    found = ActivityReader(jax, sites).read(stack)
+    codes = (Position(one.__code__, 0, {}) for one in of_jax)
+    found = read(*codes, caller, sites=sites)
 
     assert (found.state, found.function) == (DEVICE, expected)
     assert found.line.function == caller.code.co_name
@@ -105,8 +110,8 @@ def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
     of_jax = [jax.stages.Compiled.call, jax.stages.Compiled.__call__]
 
     for first in (of_jax, of_jax[1:]):
-        stack = [*(Position(one.__code__, 0, {}) for one in first), caller]
-        assert ActivityReader(jax, sites).read(stack).state == DEVICE
+        codes = (Position(one.__code__, 0, {}) for one in first)
+        assert read(*codes, caller, sites=sites).state == DEVICE
 
 
 def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
@@ -217,20 +222,16 @@ PROGRAM = module_of("/app/train.py")
 )
 def test_a_library_is_imported_on_a_line_of_the_program(innermost):
     """What the modules of libraries do is no work of the program."""
-    stack = [*innermost, MACHINERY, PROGRAM]
-
-    found = ActivityReader(jax, CallSites()).read(stack)
+    found = read(*innermost, MACHINERY, PROGRAM)
 
     assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
 
 
 def test_a_program_that_is_imported_runs() -> None:
     """A module of the program may train where it is imported."""
-    stack = [LIBRARY, INSTALLED, PROGRAM, MACHINERY, module_of("/app/main.py")]
+    main = module_of("/app/main.py")
 
-    found = ActivityReader(jax, CallSites()).read(stack)
-
-    assert found.state == PYTHON
+    assert read(LIBRARY, INSTALLED, PROGRAM, MACHINERY, main).state == PYTHON
 
 
 JOINS = Position(threading.Thread.join.__code__, 0, {})
@@ -244,7 +245,7 @@ STANDARD = Position(ThreadPoolExecutor.shutdown.__code__, 0, {})
 )
 def test_a_library_waits_for_its_own_thread(callers, expected):
     """A checkpoint is awaited, whereas a program may join threads that serve."""
-    found = ActivityReader(jax, CallSites()).read([JOINS, *callers, PROGRAM])
+    found = read(JOINS, *callers, PROGRAM)
 
     assert (found.state, found.line.file) == (expected, "/app/train.py")
 
@@ -253,9 +254,8 @@ def test_a_library_waits_for_its_own_thread(callers, expected):
 def test_devices_are_initialised_by_the_first_operation(below: list[Position]) -> None:
     """It is neither compiled nor outside of jit for so long."""
     of_jax = [xla_bridge._init_backend, pjit._pjit_call_impl_python]
-    stack = [*below, *(Position(one.__code__, 0, {}) for one in of_jax), PROGRAM]
-
-    found = ActivityReader(jax, CallSites()).read(stack)
+    codes = (Position(one.__code__, 0, {}) for one in of_jax)
+    found = read(*below, *codes, PROGRAM)
 
     assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
 
@@ -263,13 +263,12 @@ def test_devices_are_initialised_by_the_first_operation(below: list[Position]) -
 @pytest.mark.parametrize("loop", [vars(BaseEventLoop)["_run_once"], asyncio.Runner.run])
 def test_a_handler_is_called_by_its_event_loop(loop: FunctionType) -> None:
     """Of asyncio or, without functions of its own, uvloop."""
-    reader, below = ActivityReader(jax, CallSites()), [OF_JAX, PROGRAM]
     other = module_of("/app/runners.py")
 
     at = Position(loop.__code__, 0, {})
-    assert reader.read([*below, at]).event_loop
-    assert not reader.read([*below, other]).event_loop
-    assert [reader.read([one]).state for one in (at, other)] == [IDLE, PYTHON]
+    assert read(OF_JAX, PROGRAM, at).event_loop
+    assert not read(OF_JAX, PROGRAM, other).event_loop
+    assert [read(one).state for one in (at, other)] == [IDLE, PYTHON]
 
 
 def code_of(file: str, function: str = "run") -> Position:
@@ -299,15 +298,12 @@ def test_a_place_is_a_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(loop, "jax", jax, raising=False)
     monkeypatch.setitem(sys.modules, "trainer.loop", loop)
 
-    def line(*stack: Position) -> str:
-        return ActivityReader(jax, CallSites()).read(list(stack)).line.file
-
-    assert line(painter, generated, program) == "/srv/train.py"
-    assert line(trainer, program) == f"{packages}/trainer/loop.py"
-    assert line(painter, trainer) == f"{packages}/trainer/loop.py"
-    assert line(generated) == "<string>"  # of `python -c`, there is no other
-    assert not line(stdlib)
-    assert not line(painter)
+    assert read(painter, generated, program).line.file == "/srv/train.py"
+    assert read(trainer, program).line.file == f"{packages}/trainer/loop.py"
+    assert read(painter, trainer).line.file == f"{packages}/trainer/loop.py"
+    assert read(generated).line.file == "<string>"  # of `python -c`, there is no other
+    assert not read(stdlib).line.file
+    assert not read(painter).line.file
 
 
 def test_collections_while_jax_compiles_are_compile_time() -> None:
@@ -316,11 +312,8 @@ def test_collections_while_jax_compiles_are_compile_time() -> None:
     collects, traces = code_of(of_jax, "_xla_gc_callback"), code_of(of_jax, "run")
     lowers, program = code_of(of_jax, "trace_to_jaxpr"), code_of("/srv/train.py")
 
-    def state(*stack: Position) -> str:
-        return ActivityReader(jax, CallSites()).read(list(stack)).state
-
-    assert state(collects, traces, lowers, program) == "compile"
-    assert state(collects, traces, program) == "gc"
+    assert read(collects, traces, lowers, program).state == "compile"
+    assert read(collects, traces, program).state == "gc"
 
 
 def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:
@@ -331,12 +324,9 @@ def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:
     wraps = code_of(str(source / "callback.py"), "_wrapped_callback")
     callback, program = code_of("/srv/progress.py"), code_of("/srv/train.py")
 
-    def state(*stack: Position) -> str:
-        return ActivityReader(jax, CallSites()).read(list(stack)).state
-
-    assert state(puts, calls, wraps, program) == DEVICE
-    assert state(callback, calls, wraps, program) == PYTHON
-    assert state(puts, calls, program) == "transfer"
+    assert read(puts, calls, wraps, program).state == DEVICE
+    assert read(callback, calls, wraps, program).state == PYTHON
+    assert read(puts, calls, program).state == "transfer"
 
 
 def test_what_we_do_at_the_exit_is_no_time_of_the_program() -> None:
@@ -345,10 +335,7 @@ def test_what_we_do_at_the_exit_is_no_time_of_the_program() -> None:
     stdlib, program = code_of(queue.__file__), code_of("/srv/train.py")
     library = code_of("/opt/lib/python3.11/site-packages/starlette/routing.py")
 
-    def ours(*stack: Position) -> bool:
-        return ActivityReader(jax, CallSites()).read(list(stack)).ours
-
-    assert ours(stdlib, report)
-    assert not ours(report, library)
-    assert not ours(report, program)
-    assert not ours(stdlib)
+    assert read(stdlib, report).ours
+    assert not read(report, library).ours
+    assert not read(report, program).ours
+    assert not read(stdlib).ours

@@ -45,14 +45,6 @@ def test_chips_in_the_order_of_their_nodes(tmp_path: Path, first: int) -> None:
     }
 
 
-def test_devices_without_a_number_have_no_name(tmp_path: Path) -> None:
-    """JAX need not know which of the host's devices one is."""
-    some = devices(8)
-    some[3].local_hardware_id = None
-
-    assert named(tmp_path, "v5e", some) == {}
-
-
 def test_cores_of_a_chip_share_its_name(tmp_path: Path) -> None:
     """Coordinates determine which cores belong together."""
     assert named(tmp_path, "7x", devices(8, cores=2)) == {
@@ -76,11 +68,12 @@ def test_what_does_not_add_up_has_no_name(tmp_path, count, environ):
     assert named(tmp_path, "v4", devices(count), **environ) == {}
 
 
-def test_devices_without_coordinates_have_no_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacks", ["coords", "local_hardware_id"])
+def test_devices_of_unknown_places_have_no_name(tmp_path: Path, lacks: str) -> None:
     """A platform that calls itself TPU may be none."""
     some = devices(4)
     for one in some:
-        del one.coords
+        setattr(one, lacks, None)
     assert named(tmp_path, "v4", some) == {}
 
 

@@ -191,13 +191,6 @@ def test_routes_of_fastapi_are_found(recorded, method, path, template):
     assert counts(recorded) == {(template, ended, "warm"): 1}
 
 
-def test_an_application_without_routes_is_unmatched(recorded):
-    """Any ASGI application is served, although its routes are unknown."""
-    get(Middleware(foreign), "/anything")
-
-    assert counts(recorded) == {("unmatched", "success", "warm"): 1}
-
-
 @pytest.mark.contained
 def test_a_router_that_is_none_is_contained(recorded):
     """What has `routes` of another kind is served, as unmatched."""

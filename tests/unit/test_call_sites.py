@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.agent.jaxlink.activity import CodeLoops
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSite, CallSites
-from jaxmon.agent.jaxlink.code_loops import CodeLoops
 
 
 class Seen:

@@ -1,9 +1,6 @@
 """Counts without a lock: of what is added to, and of calls."""
 
-import contextlib
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,17 +8,7 @@ from jaxmon.agent import guard as allowance
 from jaxmon.agent.counted import metered
 from jaxmon.agent.guard import Allowance
 from jaxmon.exposition.families import Tally
-
-
-@contextlib.contextmanager
-def switching_often() -> Iterator[None]:
-    """Threads switch as often as the interpreter can."""
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(switch)
+from tests.helpers.agents import at_once, switching_often
 
 
 def test_a_tally_counts_from_zero() -> None:
@@ -95,11 +82,7 @@ def test_threads_that_take_lose_no_count() -> None:
         sums.append(sum([allowed.take() for _ in range(20_000)]))
 
     with switching_often():
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 8)
 
     assert sum(sums) + allowed.passed() == 160_000
 
@@ -114,11 +97,7 @@ def test_threads_that_add_lose_no_count() -> None:
             tally.add()
 
     with switching_often():
-        threads = [threading.Thread(target=work) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 16)
 
     assert tally.value == 32_000
 

@@ -29,22 +29,14 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
     return built(tmp_path_factory.mktemp("cuda"))
 
 
+MIG = Gpu("MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf", "0000:c1:00.0")
+
+
 def test_a_gpu_is_named_as_nvml_names_it(driver: str) -> None:
-    """UUID and PCI address are spelled as NVML and sysfs spell them."""
-    assert cuda.identify(0, driver) == Gpu(
-        "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "0000:c0:00.0"
-    )
-
-
-def test_a_mig_device_is_named_itself(driver: str) -> None:
-    """Its UUID is that of the slice, not of the GPU around it."""
-    found = cuda.identify(1, driver)
-    assert found is not None
-    assert found.uuid == "MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"
-
-
-def test_what_cannot_be_read_is_empty(driver: str) -> None:
-    """Without a UUID the PCI address is still reported."""
+    """As NVML and sysfs spell it; a slice by itself; without a UUID by its address."""
+    uuid = "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f"
+    assert cuda.identify(0, driver) == Gpu(uuid, "0000:c0:00.0")
+    assert cuda.identify(1, driver) == MIG
     assert cuda.identify(2, driver) == Gpu("", "0000:c2:00.0")
 
 
@@ -71,10 +63,7 @@ def test_only_cuda_devices_are_asked_for(driver, monkeypatch):
     """JAX's number of a device on this host is CUDA's; others have none."""
     monkeypatch.setattr(cuda, "LIBRARY", driver)
 
-    assert identity.hardware(device("gpu", "PJRT C API\ncuda 12090")) == (
-        "MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf",
-        "0000:c1:00.0",
-    )
+    assert identity.hardware(device("gpu", "PJRT C API\ncuda 12090")) == MIG
     assert identity.hardware(device("gpu", "PJRT C API\nrocm 60300")) == ("", "")
     assert identity.hardware(device("cpu", "cuda")) == ("", "")
     assert identity.hardware(device("gpu", "cuda", None)) == ("", "")

@@ -10,13 +10,12 @@ from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
     alerts,
-    finish,
     one_line,
     overview,
+    plain,
     steps,
     totals_table,
 )
-from jaxmon.cli.gameday.screen import plain
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.facts.status import Summary
@@ -122,20 +121,6 @@ def test_table_fits_the_room(width: int, height: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_narrow_table_keeps_names_and_what_matters() -> None:
-    """Rather than cut off, columns are left out, the recompiles last; no total is."""
-    narrow = table(SUMMARY, width=60, height=24)
-
-    assert [line.split() for line in narrow if "FUNCTION" in line] == [
-        ["FUNCTION", "CALLS", "HIT", "RATE", "RECOMPILES"]
-    ]
-    assert any(re.match(r"  __main__\.train_step +12,000 ", line) for line in narrow)
-    assert "  ".join(line.strip() for line in narrow[:2]) == one_line(SUMMARY)
-    assert "  FUNCTION                    RECOMPILES" in table(
-        SUMMARY, width=40, height=24
-    )
-
-
 def test_functions_without_room_share_a_line() -> None:
     """What is left out is counted, so that the columns still add up."""
     many = summary_of(*((f"module.function_{n}", 10, 5, 1, 0.5) for n in range(20)))
@@ -201,12 +186,3 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
         "0:00:10",
         "0:00:10  fault x ended",
     ]
-
-
-def test_a_log_ends_with_what_still_fires(capsys: pytest.CaptureFixture[str]) -> None:
-    """The last table names the alerts that are left."""
-    finish(DisplayState(3.0, SUMMARY, [alert("Left")]))
-
-    out = capsys.readouterr().out
-    assert re.search(r"^  Left +firing", out, re.MULTILINE)
-    assert out.endswith("  runbook: jaxmon runbook show Left\n")

@@ -41,11 +41,7 @@ def test_versions_that_fit_are_in_order() -> None:
     [
         ({}, "failure", "JAX is not installed"),
         ({"jax": "0.10.2"}, "failure", "jaxlib is not installed"),
-        (
-            {"jax": "0.4.34", "jaxlib": "0.4.34"},
-            "failure",
-            "JAX 0.4.34 is too old",
-        ),
+        ({"jax": "0.4.34", "jaxlib": "0.4.34"}, "failure", "JAX 0.4.34 is too old"),
         (
             {"jax": "0.13.0", "jaxlib": "0.13.0"},
             "note",

@@ -1,6 +1,5 @@
 """What `jaxmon doctor` finds in a run directory and on a port."""
 
-import os
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -45,27 +44,6 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
     assert found["note"] == [
         "sockets of killed processes: 5; the next agents replace them"
     ]
-
-
-def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
-    """A directory there keeps agents away."""
-    (run_dir / "agent-0.sock").mkdir()
-    os.mkfifo(run_dir / "agent-1.sock")
-    (run_dir / "agent-2.sock").touch()
-    (run_dir / "agent-3.sock").symlink_to("agent-2.sock")
-    found = list(machine.sockets(run_dir, None))[1:]
-
-    assert [one.status for one in found] == ["warning"] * 4
-    for one, (number, what) in zip(
-        found,
-        enumerate(("a directory", "a pipe", "a file", "a symbolic link")),
-        strict=True,
-    ):
-        assert one.text == f"{run_dir}/agent-{number}.sock is {what}, not a socket"
-        assert ("the next agent replaces it" in one.advice) is (number > 0)
-    slot = rundir.acquire(run_dir)
-    assert slot.number == 1
-    slot.release()
 
 
 def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:

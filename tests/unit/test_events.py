@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from jaxmon.agent.events import KINDS, LIMIT, EventLog
+from tests.helpers.agents import at_once
 
 
 def test_events_are_numbered_and_read_in_order() -> None:
@@ -99,11 +100,7 @@ def test_threads_may_write_while_others_read() -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    writers = [threading.Thread(target=write) for _ in range(threads)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    at_once(*[write] * threads)
     over.set()
     reader.join()
     assert failures == []

@@ -12,6 +12,7 @@ from jaxmon.agent.sampling.execution import (
     SteadyPace,
 )
 from jaxmon.agent.sampling.window import DeviceWork
+from tests.helpers.processes import each
 
 
 NEVER = -math.inf
@@ -49,22 +50,20 @@ def told(
     return found
 
 
-def test_on_an_idle_device_work_starts_with_the_call() -> None:
+@each(
+    {
+        "the device is idle": ([(10.99, 11.01)], 1),
+        "behind other work": ([(12.98, 13.02), (11.0, 11.02), (11.98, 12.02)], 1),
+        "in another order": ([(12.98, 13.02), (11.98, 12.02), (11.0, 11.02)], 1),
+        "the other ended before": ([(10.99, 11.01), (9.0, 9.5)], 1),
+        "the end of neither was seen": ([(NEVER, 10.02), (9.9, 10.005)], 0),
+    }
+)
+def test_work_starts_with_the_call_or_at_the_end_of_the_last(looks, said):
     """The middle of the two looks at its end counts from there."""
-    assert told(work(10.99, 11.01)) == [pytest.approx(1.0)]
+    found = told(*[work(*seen) for seen in looks])
 
-
-def test_behind_other_work_it_starts_at_the_end_of_that() -> None:
-    """Of several, the last one counts, whichever order they are looked at."""
-    other, later = work(11.0, 11.02), work(11.98, 12.02)
-
-    for before in ((other, later), (later, other)):
-        assert told(work(12.98, 13.02), *before) == [pytest.approx(1.0)]
-
-
-def test_work_that_ended_before_the_call_is_not_waited_for() -> None:
-    """Then the device was idle."""
-    assert told(work(10.99, 11.01), work(9.0, 9.5)) == [pytest.approx(1.0)]
+    assert found == [pytest.approx(1.0)] * said
 
 
 @pytest.mark.parametrize(("gap", "said"), [(0.08, 1), (0.12, 0)])
@@ -154,11 +153,6 @@ def test_work_that_waited_says_nothing_about_where_calls_return() -> None:
     told(work(12.98, 13.02), work(11.98, 12.02), known=known)
 
     assert told(work(NEVER, 10.02), known=known) == [pytest.approx(0.01)]
-
-
-def test_work_that_was_done_at_once_behind_other_work_is_unknown() -> None:
-    """The end of neither was seen."""
-    assert told(work(NEVER, 10.02), work(9.9, 10.005)) == []
 
 
 def test_lost_work_is_given_up() -> None:

@@ -21,17 +21,6 @@ def compiled(tally: FunctionTally, cost: Any, shapes: Any, calls: int) -> None:
     tally.add(cost, shapes)
 
 
-def test_one_program_needs_no_samples() -> None:
-    """Calls times the FLOPs of the program, with the call that compiled it."""
-    tally = FunctionTally()
-    compiled(tally, LARGE, A, 1)
-
-    total = tally.totals(7)
-    assert total.flops == {"model": 70.0, "recomputed": 35.0}
-    assert total.ideal == {"model": 14.0, "recomputed": 7.0}
-    assert tally.totals(8).flops["model"] == 80.0
-
-
 def test_programs_that_need_as_much_are_as_one() -> None:
     """Another sharding is another program with the same FLOPs."""
     tally = FunctionTally()
@@ -60,21 +49,6 @@ def test_programs_may_be_counted_after_others_are_compiled() -> None:
     tally.add(LARGE, B)
     assert tally.mixed
     assert tally.totals(9).flops == {"model": 5 * 2.0}
-
-
-def test_a_sample_stands_for_the_calls_since_the_one_before() -> None:
-    """Up to the second program all calls were of the first."""
-    tally = FunctionTally()
-    compiled(tally, SMALL, A, 1)
-    compiled(tally, LARGE, B, 5)
-    assert tally.mixed
-    assert tally.totals(9).flops == {"model": 4 * 2.0}
-
-    tally.sampled(B, 7)
-    tally.sampled(A, 10)
-    total = tally.totals(20)
-    assert total.flops == {"model": 4 * 2.0 + 3 * 10.0 + 3 * 2.0, "recomputed": 15.0}
-    assert total.ideal == {"model": 4 * 0.5 + 3 * 2.0 + 3 * 0.5, "recomputed": 3.0}
 
 
 def test_what_cannot_be_told_apart_is_unknown() -> None:

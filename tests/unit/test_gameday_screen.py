@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from jaxmon.cli.gameday.command import drawn
-from jaxmon.cli.gameday.screen import plain
+from jaxmon.cli.gameday.scene import plain
 from jaxmon_alerts.gameday.children import Children
 from jaxmon_alerts.gameday.drill import Drill, DrillPhase, DrillResult, Patience
 from jaxmon_alerts.gameday.scenarios import SCENARIOS

@@ -5,24 +5,24 @@ import pytest
 from tests.helpers.runs import Simulated
 
 
-def test_attempts_without_a_new_step_are_counted() -> None:
+@pytest.fixture
+def run():
+    """Return a run of which there was no attempt."""
+    return Simulated()
+
+
+def test_attempts_without_a_new_step_are_counted(run):
     """A crash loop counts up, also if it repeats old steps; a new step ends it."""
-    run = Simulated()
-    run.attempt()
-    run.start(0)
-    run.do(5.0, "step", steps=5)
+    run.resume(0, 5)
     for expected in (1, 2, 3):
-        run.attempt()
-        run.start(0)
-        run.do(2.0, "step", steps=2)
+        run.resume(0, 2)
         assert run.known.fruitless == expected
     run.do(4.0, "step", steps=4)
     assert run.known.fruitless == 0
 
 
-def test_a_program_that_marks_no_steps_works_all_the_same() -> None:
+def test_a_program_that_marks_no_steps_works_all_the_same(run):
     """Once it evidently does, its time is unknown, and no attempt in vain."""
-    run = Simulated()
     for _ in range(2):
         run.attempt()
         run.do(5.0)
@@ -34,12 +34,9 @@ def test_a_program_that_marks_no_steps_works_all_the_same() -> None:
     assert run.known.seconds == expected
 
 
-def test_calls_before_a_loop_that_is_marked_are_no_progress() -> None:
+def test_calls_before_a_loop_that_is_marked_are_no_progress(run):
     """Such as an evaluation at the start of each attempt of a crash loop."""
-    run = Simulated()
-    run.attempt()
-    run.start(0)
-    run.do(5.0, "step", steps=5)
+    run.resume(0, 5)
     for expected in (1, 2):
         run.attempt()
         run.works = True
@@ -48,9 +45,8 @@ def test_calls_before_a_loop_that_is_marked_are_no_progress() -> None:
     assert run.known.seconds == {"step": 5.0, "recovery": 14.0, "waiting": 0.0}
 
 
-def test_without_numbers_saves_are_progress() -> None:
+def test_without_numbers_saves_are_progress(run):
     """Attempts that save get on, those that do not are in vain."""
-    run = Simulated()
     run.attempt()
     run.start(None)
     run.saves = 1
@@ -63,9 +59,8 @@ def test_without_numbers_saves_are_progress() -> None:
         assert run.known.fruitless == expected
 
 
-def test_without_numbers_and_saves_no_attempt_is_known_to_be_in_vain() -> None:
+def test_without_numbers_and_saves_no_attempt_is_known_to_be_in_vain(run):
     """Whether its steps were new is not known; those without a step are in vain."""
-    run = Simulated()
     for seconds in (9.0, 5.0, 4.0):
         run.attempt()
         run.start(None)
@@ -78,12 +73,9 @@ def test_without_numbers_and_saves_no_attempt_is_known_to_be_in_vain() -> None:
         assert run.known.fruitless == expected
 
 
-def test_the_time_to_resume_spans_attempts_that_do_not() -> None:
+def test_the_time_to_resume_spans_attempts_that_do_not(run):
     """It is counted from the interruption to the end of the next step."""
-    run = Simulated()
-    run.attempt()
-    run.start(0)
-    run.do(5.0, "step", steps=5)
+    run.resume(0, 5)
     run.wait(10.0)
     run.attempt()
     run.do(3.0)
@@ -97,9 +89,8 @@ def test_the_time_to_resume_spans_attempts_that_do_not() -> None:
     assert run.known.interruptions == {"killed": 2}
 
 
-def test_attempts_that_nobody_saw_are_counted_by_the_scheduler() -> None:
+def test_attempts_that_nobody_saw_are_counted_by_the_scheduler(run):
     """Between its numbers 0 and 3 there were two more; a new record begins at two."""
-    run = Simulated()
     run.attempt(attempt=0)
     run.attempt(attempt=3)
     assert run.known.interruptions == {"killed": 1, "unseen": 2}

@@ -2,13 +2,14 @@
 
 import logging
 import resource
-import sys
 import threading
+from functools import partial
 
 import pytest
 
 from jaxmon.agent.guard import LIMIT, WITHIN_SECONDS, Guard, strict
 from jaxmon.threads import DaemonThread
+from tests.helpers.agents import at_once, switching_often
 from tests.helpers.processes import refuse_threads
 
 
@@ -106,9 +107,7 @@ def test_a_site_that_stays_on_is_not_switched_off(caplog):
 
 def test_threads_that_fail_at_once_are_counted_and_logged_once_each(caplog):
     """However failures interleave, the first and the limit are seen by exactly one."""
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+    with switching_often():
         for _ in range(20):
             guard, barrier = Guard(), threading.Barrier(16)
 
@@ -116,16 +115,8 @@ def test_threads_that_fail_at_once_are_counted_and_logged_once_each(caplog):
                 barrier.wait(90)
                 fail(guard)
 
-            threads = [
-                threading.Thread(target=work, args=(guard, barrier)) for _ in range(16)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            at_once(*[partial(work, guard, barrier)] * 16)
             assert guard.failures() == {"here": 16}
-    finally:
-        sys.setswitchinterval(switch)
 
     messages = [record.getMessage() for record in caplog.records]
     assert len([m for m in messages if "has disabled it" in m]) == 20

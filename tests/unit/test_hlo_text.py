@@ -6,10 +6,8 @@ import pytest
 
 from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram, CompiledPrograms, read
-from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
-from jaxmon.preflight.compiled.page import render
-from jaxmon.preflight.compiled.view import ProcessPrograms, document, text
-from jaxmon.preflight.profile.hlo_text import HloText
+from jaxmon.preflight.compiled.costs import HloText, LineCost, LinePlace, ProgramCosts
+from jaxmon.preflight.compiled.view import ProcessPrograms, document, render, text
 
 
 OLD = """HloModule jit_step, entry_computation_layout={(f32[4,8]{1,0})->f32[4,4]{1,0}}

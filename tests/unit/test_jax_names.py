@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, check
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, missing, present
 from jaxmon.catalog import Metric
 from tests.helpers.processes import ROOT
 from tools import compat
@@ -30,18 +30,10 @@ def test_a_row_says_everything() -> None:
 
 
 def test_every_supported_release_has_a_column() -> None:
-    """The table has a mark for each release that `make compat` runs, and no other."""
+    """A mark for each that `make compat` runs, in each name's one row."""
     supported = {release.removesuffix(".*") for _, release in compat.MATRIX}
     assert set(RELEASES) == supported
-
-
-def test_every_row_has_a_mark_for_each_release() -> None:
-    """No row stops at an older release; CONTRIBUTING says how to add a mark to all."""
     assert [one.path for one in NAMES if len(one.seen) != len(RELEASES)] == []
-
-
-def test_no_name_stands_twice() -> None:
-    """A name has one row."""
     counts = Counter(name.path for name in NAMES)
     assert [path for path, count in counts.items() if count > 1] == []
 
@@ -88,16 +80,8 @@ def foreign(source: str) -> Iterator[str]:
 # Not internal to JAX: of Python and its modules, of the array protocol, of other
 # libraries.
 OTHERS = {
-    *(
-        "__array_interface__",
-        "__code__",
-        "__dict__",
-        "__file__",
-        "__module__",
-        "__name__",
-        "__path__",
-        "__qualname__",
-    ),
+    *("__array_interface__", "__code__", "__dict__", "__file__", "__module__"),
+    *("__name__", "__path__", "__qualname__"),
     *("__spec__", "__wrapped__", "_children", "_exception", "_fields"),
     *("_popen", "returncode"),
     "_is_gil_enabled",
@@ -157,7 +141,7 @@ def lost(version: str, has: Iterable[Name]) -> list[str]:
     """Return what is reported as missing by a JAX of *version* that has these."""
     there = {name.path for name in has}
     names = (A, OLD, NEW, GONE)
-    found = check.missing(version, names, lambda name: name.path in there)
+    found = missing(version, names, lambda name: name.path in there)
     return [one.names[0] for one in found]
 
 
@@ -178,5 +162,5 @@ def test_what_releases_do_not_have_is_not_missing() -> None:
 def test_what_cannot_be_told_is_not_missing() -> None:
     """Texts and events are shown by what happens alone."""
     text = Name('"Leaked trace"', ("some of it",), marks())
-    assert check.present(text) is None
-    assert list(check.missing("0.12", [text])) == []
+    assert present(text) is None
+    assert list(missing("0.12", [text])) == []

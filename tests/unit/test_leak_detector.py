@@ -13,7 +13,6 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -285,9 +284,7 @@ def _holds(items: Any, number: int) -> bool:
     return bool(items.qsize() == number)
 
 
-def test_what_holds_most_is_named_with_the_lines_that_add_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_holds_most_is_named_with_the_lines_that_add_to_it(tmp_path, monkeypatch):
     """
     A list in an object that a module refers to; not a larger table that does not grow,
     nor what has a maximum.

@@ -18,7 +18,6 @@ class Sharding:
     addressable_devices = frozenset("ab")
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Refuse, as JAX does."""
         msg = f"{shape} is not divisible"
         raise ValueError(msg)
 
@@ -33,11 +32,9 @@ class Array:
         self.gone = gone
 
     def is_deleted(self) -> bool:
-        """Tell whether it was."""
         return self.gone
 
     def on_device_size_in_bytes(self) -> int:
-        """Return the bytes on all devices."""
         return self.nbytes
 
 
@@ -68,7 +65,6 @@ class Device:
         self.kind = kind
 
     def default_memory(self) -> Any:
-        """Return the memory."""
         return self
 
 
@@ -99,7 +95,6 @@ def test_what_was_deleted_is_left_out() -> None:
     class Donated(Array):
         @property
         def sharding(self) -> Any:
-            """Fail as JAX does."""
             msg = "Array has been deleted"
             raise RuntimeError(msg)
 
@@ -148,28 +143,3 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(dtype, shape):
 
     assert found == sizes
     assert max(sizes) <= sent.nbytes
-
-
-@pytest.mark.ground_truth
-@pytest.mark.parametrize("spread", [True, False], ids=["rows", "everywhere"])
-def test_shards_of_less_than_a_byte_for_each_element(preloaded_script, spread):
-    """Each device is charged with its own shard."""
-    shown = preloaded_script(
-        f"""
-import json
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.memory.part import group_arrays
-mesh = Mesh(np.array(jax.devices()), ("x",))
-sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
-array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)
-shards = [one.data.on_device_size_in_bytes() for one in array.addressable_shards]
-[kind] = group_arrays([array])
-print(json.dumps([shards, kind.shard_bytes, len(kind.devices)]))
-""",
-        env={"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
-    ).json()
-    shards, shard_bytes, devices = shown
-
-    assert shards == [shard_bytes] * devices
-    assert devices == 4

@@ -1,11 +1,11 @@
 """The jitted objects of a function that are live, and the sum of their calls."""
 
 import functools
-import sys
 import threading
 
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import LiveObjects
+from tests.helpers.agents import at_once, switching_often
 
 
 def counted(objects: LiveObjects) -> CountedFunction:
@@ -62,17 +62,8 @@ def test_threads_whose_objects_come_and_go_lose_no_count() -> None:
         barrier.wait(90)
         read.extend(objects.calls for _ in range(500))
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        threads.append(threading.Thread(target=look))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    with switching_often():
+        at_once(*[work] * 8, look)
 
     assert objects.calls == 8 * 500 * 2
     assert max(read) <= objects.calls

@@ -9,8 +9,13 @@ from functools import partial
 
 import pytest
 
-from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.waits import waits_for_lock
+from jaxmon.agent.jaxlink.other_threads import (
+    Position,
+    Stack,
+    read_stacks,
+    repeatedly,
+    waits_for_lock,
+)
 from tests.helpers.processes import until
 
 

@@ -8,8 +8,7 @@ import pytest
 from jax._src import callback, distributed, xla_bridge
 from jax.experimental import multihost_utils
 
-from jaxmon.agent.jaxlink.other_threads import Position, Stack
-from jaxmon.agent.jaxlink.waits import barrier, calls_back
+from jaxmon.agent.jaxlink.other_threads import Position, Stack, barrier, calls_back
 
 
 def stack(*functions: Callable[..., Any]) -> Stack:

@@ -29,14 +29,6 @@ def test_growth_names_what_came_and_what_went():
     assert later.growth_since(later) == ()
 
 
-def test_totals_are_of_arrays():
-    """Programs hold memory, too, but not as arrays."""
-    profile = MemoryProfile(1.0, (CODE, line(1, 100, 2), line(1, 50, device="1")))
-
-    assert profile.bytes == 150
-    assert profile.arrays == 3
-
-
 def test_rows_add_up_devices():
     """A line that holds shards on two devices is one row, apart from its programs."""
     profile = MemoryProfile(1.0, (line(1, 300), line(1, 300, device="1"), CODE))

@@ -45,8 +45,8 @@ EXAMPLES = re.compile(r"(train|script|test_(it|data|model|x))\.py|jaxmon\.export
 # Names of figures in trackers, and of attributes of spans, look like ours.
 ELSEWHERE = "".join(
     path.read_text()
-    for folder in ("agent/trackers", "otel/traces")
-    for path in sorted((ROOT / "jaxmon" / folder).glob("*.py"))
+    for pattern in ("agent/trackers.py", "otel/traces/*.py")
+    for path in sorted((ROOT / "jaxmon").glob(pattern))
 )
 
 

@@ -147,32 +147,17 @@ def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
     )
 
 
-def test_a_device_without_figures_is_passed_over() -> None:
-    """CPUs have none; a part that could not be gathered has no rows."""
+def test_what_ran_out_where_is_advised_about() -> None:
+    """A host or container, a device with figures, constants, outputs to be donated."""
     for devices in ((), device(), device(limit=0)):
         assert "device 0" not in advised(devices=devices, leaks=())
-
-
-def test_a_host_that_is_short_is_named() -> None:
-    """On CPUs the host is the device; a container's limit is the usual one."""
-    found = advised(host=HostMemory(cgroup=99, cgroup_limit=100, virtual=1))
-
-    assert "Host memory is low: 99 B of 100 B" in found
-    assert "memory is short" not in advised(host=HostMemory())
-
-
-def test_memory_that_ran_out_while_building_is_told_apart() -> None:
-    """Constants are what a program is made of."""
-    assert "while the program was being compiled" in advised(
-        failure=failure("std::bad_alloc", stage="compile")
-    )
+    short = HostMemory(cgroup=99, cgroup_limit=100, virtual=1)
+    assert "Host memory is low: 99 B of 100 B" in advised(host=short)
+    assert "Host memory is low" not in advised(host=HostMemory())
+    built = failure("std::bad_alloc", stage="compile")
+    assert "while the program was being compiled" in advised(failure=built)
     assert "being compiled" not in advised()
-
-
-def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:
-    """There, rematerialising would not help."""
     asked = {"f": Program(temporary_bytes=1, output_bytes=GIB)}
-
     assert "The program of f produces 1 GiB of outputs" in advised(asked=asked)
 
 

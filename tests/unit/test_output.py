@@ -77,8 +77,7 @@ def test_secrets_end_with_their_command():
 
 
 @pytest.mark.parametrize(
-    "error",
-    [JaxmonError(HOSTILE), CommandError(HOSTILE, details=[HOSTILE, HOSTILE])],
+    "error", [JaxmonError(HOSTILE), CommandError(HOSTILE, details=[HOSTILE, HOSTILE])]
 )
 def test_an_error_is_a_line_and_its_details(error, monkeypatch):
     """Its text cannot look like another error, nor like one more detail."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from jaxmon.agent.jaxlink.source_lines import StackFrame
+from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.memory import profile as pprof
 from jaxmon.agent.memory.profile import HeapSample, ProfileError
 
@@ -66,7 +66,7 @@ def profile(
 
 
 SAMPLE = packed(1, [1, 2]) + packed(2, [3, 4096]) + KIND + DEVICE
-STACK = (StackFrame("a.py", 10, "f"), StackFrame("b.py", 300, "g"))
+STACK = (SourceLine("a.py", 10, "f"), SourceLine("b.py", 300, "g"))
 
 
 def test_a_profile_is_read():
@@ -75,26 +75,6 @@ def test_a_profile_is_read():
 
     assert list(found.samples) == [HeapSample(3, 4096, "buffer", "cpu:0", 0)]
     assert list(found.stacks) == [STACK]
-
-
-def test_packed_and_unpacked_numbers_mean_the_same():
-    """A writer may choose either; neither changes what is read."""
-    loose = number(1, 1) + number(1, 2) + number(2, 3) + number(2, 4096)
-    mixed = packed(1, [1]) + number(1, 2) + number(2, 3) + packed(2, [4096])
-    found = pprof.samples_of(
-        profile(SAMPLE, loose + KIND + DEVICE, mixed + KIND + DEVICE)
-    )
-
-    assert {sample[:4] for sample in found.samples} == {(3, 4096, "buffer", "cpu:0")}
-    assert {found.stacks[sample.stack] for sample in found.samples} == {STACK}
-
-
-def test_samples_of_one_stack_share_it():
-    """A hundred samples of one line make one stack."""
-    found = pprof.samples_of(profile(*[SAMPLE] * 100))
-
-    assert len(found.samples) == 100
-    assert len(found.stacks) == 1
 
 
 def test_values_are_found_by_their_units():

@@ -1,8 +1,5 @@
 """Looking at each call of a function without standing in it."""
 
-import copy
-import inspect
-import pickle
 import sys
 import traceback
 from typing import Any
@@ -53,27 +50,6 @@ def test_an_error_of_the_original_has_no_frame_of_ours() -> None:
         "test_an_error_of_the_original_has_no_frame_of_ours",
         "refuse",
     ]
-
-
-def test_looks_like_the_original() -> None:
-    """Name, documentation, signature and attributes are the original's."""
-    probed = probe(original, lambda *_: None)
-
-    assert probed.__name__ == "original"
-    assert inspect.signature(probed) == inspect.signature(original)
-    assert probed.__code__ is original.__code__
-    assert not hasattr(probed, "no_such")
-
-
-def test_another_process_gets_the_original() -> None:
-    """It is pickled by the original's name, readable where jaxmon is not installed."""
-    probed = probe(original, lambda *_: None)
-
-    sent = pickle.dumps(probed)
-
-    assert pickle.loads(sent) is original  # noqa: S301 - our own
-    assert b"jaxmon" not in sent
-    assert copy.deepcopy([probed]) == [original]
 
 
 @pytest.mark.contained

@@ -9,9 +9,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
-from jaxmon.agent.jaxlink.branches import selected
-from jaxmon.agent.jaxlink.folding import captured
-from jaxmon.agent.jaxlink.placement import whole
+from jaxmon.agent.jaxlink.contents import captured, selected, whole
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 
 

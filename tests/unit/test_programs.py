@@ -17,9 +17,9 @@ from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.functions import CompilePhases
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.jaxlink.contents import folded
 from jaxmon.agent.jaxlink.equations import unrolled
 from jaxmon.agent.jaxlink.executables import facts
-from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.record import encoded

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.dashboards.pushed import PushReport
+from jaxmon.cli.pushed import PushReport
 from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult, Relation
 
 

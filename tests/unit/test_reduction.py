@@ -6,7 +6,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.reduction import Reduction, reduction_of
+from jaxmon.agent.own_metrics import Reduction, reduction_of
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, Sample, gauge, series
 from jaxmon.settings import Settings, declared

@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.indicators import work
 from jaxmon.indicators.work import mark_cold
+from tests.helpers.agents import at_once
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
@@ -160,11 +162,7 @@ def test_sixty_four_threads_count_exactly(recorded):
             with jaxmon.request(f"own{number % 4}") as request:
                 request.cold = number % 2 == 0
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(work, n) for n in range(64)])
 
     assert recorded.value(COUNT, route="shared") == 64 * 50
     for number in range(4):

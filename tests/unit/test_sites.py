@@ -2,7 +2,6 @@
 
 import sys
 import sysconfig
-from pathlib import Path
 from types import ModuleType
 
 import jax
@@ -11,8 +10,8 @@ import pytest
 from jaxmon.agent.jaxlink import source_lines as sites
 from jaxmon.agent.jaxlink.source_lines import (
     UNKNOWN,
+    SourceLine,
     SourceLineFinder,
-    StackFrame,
     set_at,
 )
 from jaxmon.host.sources import LIBRARY, USER
@@ -60,7 +59,7 @@ CASES = {
 @pytest.mark.parametrize(("files", "expected"), CASES.values(), ids=CASES)
 def test_the_line_is_the_users(files, expected):
     """Of a stack, innermost first, the innermost frame of the program counts."""
-    stack = [StackFrame(file, at, f"f{at}") for at, file in enumerate(files)]
+    stack = [SourceLine(file, at, f"f{at}") for at, file in enumerate(files)]
 
     found = SourceLineFinder(jax).of(stack)
 
@@ -88,9 +87,7 @@ def test_libraries_may_be_in_any_directory(monkeypatch: pytest.MonkeyPatch) -> N
     assert {file: finder.tier(file) for file in expected} == expected
 
 
-def test_the_line_that_sets_a_setting_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_that_sets_a_setting_is_found(tmp_path, monkeypatch):
     """Where its name is given to ``update``, if that is one line."""
     name = "jax_persistent_cache_min_compile_time_secs"
     module = ModuleType("__main__")  # few others come before it

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,7 @@ from jaxmon.catalog import (
 from jaxmon.indicators import steps
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import Timeline
+from tests.helpers.agents import at_once
 from tests.helpers.indicators import recording
 
 
@@ -271,11 +273,7 @@ def test_sixty_four_threads_count_exactly(recorded):
         for _ in jaxmon.steps(range(100), loop=f"loop{number % 4}", items=3):
             pass
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(work, n) for n in range(64)])
 
     for number in range(4):
         assert recorded.value(STEPS.name, loop=f"loop{number}") == 16 * 100

@@ -1,7 +1,6 @@
 """Where the wall time goes."""
 
 import _thread
-import asyncio
 import random
 import threading
 
@@ -89,14 +88,6 @@ def test_the_innermost_activity_has_the_time(timeline, clock):
     clock.now += 8
 
     assert seconds(timeline) == {"evaluate": 5, "checkpoint": 2, "other": 8}
-
-
-def test_a_look_does_not_disturb(timeline, clock):
-    """The activity that is open has its time so far, at each look."""
-    timeline.open("evaluate", [])
-    for expected in (1, 2, 3):
-        clock.now += 1
-        assert seconds(timeline) == {"evaluate": expected}
 
 
 def test_activities_that_overlap_without_end_are_forgotten(timeline, clock):
@@ -331,26 +322,6 @@ def test_names_are_bounded(clock):
 
 
 # --- what users call ----------------------------------------------------------
-
-
-def test_marks_of_every_kind():
-    """Block, function and coroutine are timed, their results handed on."""
-
-    @jaxmon.activity("function")
-    def add(one, two):
-        return one + two
-
-    @jaxmon.activity("coroutine")
-    async def add_later(one, two):
-        await asyncio.sleep(0)
-        return one + two
-
-    with recording() as recorded:
-        with jaxmon.activity("block"):
-            assert add(1, two=2) == asyncio.run(add_later(1, 2)) == 3
-
-        for name in ("block", "function", "coroutine"):
-            assert recorded.value(TIME_SECONDS.name, activity=name) > 0
 
 
 def test_threads_that_share_an_activity_end_their_own():

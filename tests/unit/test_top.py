@@ -180,9 +180,7 @@ def test_screens_fit(width: int, height: int, processes: int) -> None:
     """The keys stand on the last line, and nothing moves the cursor."""
     found = seen(processes)
     state = State(chosen=str(processes - 1))
-    lines = host_view(
-        found, state, name="here", width=width, height=height, plain=False
-    )
+    lines = host_view(found, state, name="here", width=width, height=height)
     opened = process_view(
         found.processes[0] if processes else None,
         found,
@@ -208,7 +206,7 @@ def test_slots_are_not_taken_for_ranks() -> None:
     ):
         found = seen(2, rank=rank)
         size = {"width": 100, "height": 24}
-        lines = texts(host_view(found, State(), name="here", plain=False, **size))
+        lines = texts(host_view(found, State(), name="here", **size))
         heading = next(one for one in lines if one.startswith("WORKER"))
         assert ("RANK" in heading) is bool(str(rank))
         assert any(" ".join(one.split()).startswith(f"{row} ") for one in lines)
@@ -309,9 +307,7 @@ def shown(width: int, height: int) -> list[str]:
         replace(one, agent=one.agent.replace(findings=(finding,))) for one in others
     ]
     found = replace(found, processes=[first, *views])
-    return texts(
-        host_view(found, State(), name="", width=width, height=height, plain=False)
-    )
+    return texts(host_view(found, State(), name="", width=width, height=height))
 
 
 def test_a_wide_terminal_shows_findings_whole() -> None:
@@ -353,7 +349,7 @@ def test_no_number_is_cut() -> None:
     process = replace(process, agent=agent, summary=summary)
     found = replace(found, processes=[process])
     for width in (80, 200):
-        host = host_view(found, State(), name="", width=width, height=24, plain=False)
+        host = host_view(found, State(), name="", width=width, height=24)
         opened = process_view(
             process, found, State(opened=True), width=width, height=24
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.trackers.part import LoopReading, Sources, reading, times, totals
+from jaxmon.agent.trackers import LoopReading, Sources, reading, times, totals
 from jaxmon.catalog import ACCELERATOR_UTILIZATION_RATIO, DEVICE_MEMORY_BYTES
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import StepLoop

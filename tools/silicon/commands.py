@@ -14,7 +14,7 @@ from tools.silicon.findings import Finding, ImpossibleError, Measured, figure, s
 
 
 DEMO_SECONDS = 30
-DEMO_NEEDS = ("flax", "optax", "rich")
+DEMO_NEEDS = ("flax", "optax")
 
 
 def measure_doctor(place: Path) -> Measured:

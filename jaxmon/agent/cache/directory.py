@@ -46,11 +46,7 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
 
 
 class DirectoryScan(NamedTuple):
-    """
-    Result of a scan: entries, their bytes and the free ones, what makes the directory
-    unusable, and entries of the modules sought under other keys; `None` for what is
-    unknown.
-    """
+    """Result of a scan; *elsewhere* are entries of modules sought, under other keys."""
 
     entries: int | None = None
     size: int | None = None

@@ -61,10 +61,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CacheMiss:
-    """
-    Outcome of a miss: *of* what, of which only the key is known if JAX could not read
-    the entry; whether it was about to write one, failed, or finds it too large.
-    """
+    """Outcome of a miss: of an entry that JAX could not read, only the key is known."""
 
     stored = failed = too_large = False
 
@@ -91,10 +88,7 @@ def reason_not_stored(attempt: CacheMiss, jax: JaxCache) -> str | None:
 
 
 class CacheErrors:
-    """
-    Counts errors by operation, records each as an event, and remembers the *last*, and
-    the *trouble* until an entry has been read or written again.
-    """
+    """Counts errors, records each, and knows the *trouble* until it is over."""
 
     def __init__(self, events: EventLog) -> None:
         self.counts = {"read": Tally(), "write": Tally()}
@@ -379,17 +373,17 @@ class PersistentCache(Part):
             self._worker.submit(self.scan)
 
     def _obstacles(self) -> list[functions.Obstacle]:
-        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
+        from jaxmon.agent.cache import obstacles as rules  # noqa: PLC0415 - on request
 
         jax, listing = self._jax, self._watch.listing
         private, flag = self._varying()
         refused = {
-            reason: known.UncachedPrograms(*found)
+            reason: rules.UncachedPrograms(*found)
             for reason, found in self._refused.copy().items()
         }
         fast = "below_threshold" in refused
-        return known.obstacles(
-            known.CacheState(
+        return rules.obstacles(
+            rules.CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,
@@ -421,11 +415,11 @@ class PersistentCache(Part):
         """Return what keeps other processes from what this one wrote, if known."""
         if self._requests["hit"].value or not self._writes.value:
             return "", None
-        from jaxmon.agent.cache import obstacles as known  # noqa: PLC0415 - on request
+        from jaxmon.agent.cache import obstacles as rules  # noqa: PLC0415 - on request
 
-        moment = known.Moment(os.getpid(), self._started, wall_time())
+        moment = rules.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""
-        return known.varying(path, moment), known.varying_flag(os.environ, moment)
+        return rules.varying(path, moment), rules.varying_flag(os.environ, moment)
 
 
 def _tallies() -> dict[str, Tally]:

@@ -123,8 +123,8 @@ class KeyPart(Part):
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return
-        known = function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
-        if any(drawn) and known:
+        is_kept = function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
+        if any(drawn) and is_kept:
             self._drawn[function] = drawn
 
     def sampled(self, sample: Sample) -> None:

@@ -186,6 +186,7 @@ class NumericsPart(Part):
     name = "numerics"
 
     def __init__(self, context: Context, watcher: Watcher) -> None:
+        self._guard = context.guard
         self._jax = context.jax
         self._events = context.events
         self._budget = context.scheduler.budget
@@ -231,11 +232,11 @@ class NumericsPart(Part):
         with reading(self._jax):
             found = [_reading(leaf) for _, leaf in leaves]
         pairs = zip(histories, found, strict=False)
-        known = [(output, value) for output, value in pairs if value is not None]
-        for output, value in known:
+        judged = [(output, value) for output, value in pairs if value is not None]
+        for output, value in judged:
             output.add(value, call)
-        total = sum(value.size for _, value in known)
-        bad = total - sum(value.finite for _, value in known)
+        total = sum(value.size for _, value in judged)
+        bad = total - sum(value.finite for _, value in judged)
         outputs.checked += total
         outputs.nonfinite += bad
         if bad and outputs.was_finite:

@@ -398,9 +398,8 @@ def compare_leaves(
     jax: Any, names: Sequence[str], first: list[Any], again: list[Any]
 ) -> list[Deviation]:
     """
-    Return the deviations of the leaves *again* from *first*, both of which are emptied:
-    no more than one leaf of each is on the host at a time, and what has been compared
-    frees its device memory.
+    Return the deviations of *again* from *first*. Both are emptied: what has been
+    compared frees its device memory, and one leaf of each is on the host at a time.
     """
     found: list[Deviation] = []
     first.reverse()

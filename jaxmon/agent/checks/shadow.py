@@ -140,8 +140,8 @@ class Turns:
     @contextmanager
     def attempt(self, function: Function) -> Iterator[Callable[[], None]]:
         """
-        Finish the turn after the block unless that calls what this yields. Without
-        memory the function is postponed; after any other error it is refused.
+        Finish the turn after the block, unless that calls what this yields; without
+        memory postpone the function, and after any other error refuse it.
         """
         pending = [function]
         try:
@@ -212,9 +212,8 @@ class KeptOutputs:
         self, leaves: Sequence[Any], donated: frozenset[int] | None
     ) -> list[Any] | None:
         """
-        Return the *leaves* of a call that has been made, with copies in place of the
-        *donated* ones, of all arrays if it is not known which; `None` if one is gone
-        that was not an output. Each copy is returned once.
+        Return *leaves*, with copies of those *donated*; `None` if one of others is
+        gone.
         """
         found = list(leaves)
         alive = []

@@ -122,10 +122,7 @@ class Compile:
 
 
 def add_event(events: EventLog, compile_: Compile, *, looked_up: bool) -> None:
-    """
-    Add an event of *compile_*, which has succeeded and is no recompile, if it took long
-    or a request waited for it. *looked_up*: whether a persistent cache was checked.
-    """
+    """Add an event of *compile_*, no recompile, if it was slow or a request waited."""
     ended, hit = compile_.end[0], compile_.hit
     seconds = ended - compile_.began
     # One that JAX did not report is noticed late, perhaps within another request.
@@ -184,8 +181,8 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         return Compiling(0, 0.0)
     oldest = running[0]
     if oldest.age > _LONG_SECONDS and not oldest.function.internal:
+        from jaxmon.agent.jaxlink.contents import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as above
-        from jaxmon.agent.jaxlink.folding import folded  # noqa: PLC0415
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
         if oldest.size is None and (jaxpr := oldest.function.lowered()) is not None:
@@ -311,9 +308,9 @@ class Misses(Part):
 
     def on_call_error(self, frame: FrameType, jitted: Jitted) -> None:
         """
-        Record that an error propagates from the call of *jitted* served by a
-        ``cache_miss`` *frame*. A call rejected before JAX examined it, as under
-        ``jax.no_tracing``, is a miss whose start no hook observed.
+        Record an error of the call of *jitted*. One that was rejected before JAX
+        examined it, as under ``jax.no_tracing``, is a miss whose start no hook
+        observed.
         """
         if self._hooks is None or not self._hooks.is_active("misses"):
             return  # otherwise each would look like a miss whose start was not observed

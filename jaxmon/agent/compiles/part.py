@@ -30,7 +30,6 @@ from jaxmon.agent.functions import UNKNOWN, CompilePhases, Function, active, by_
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
-    CurrentCall,
     Jitted,
     StackProgram,
     bare,
@@ -39,6 +38,7 @@ from jaxmon.agent.jaxlink.frames import (
     lowered_at,
     name_at,
     program_at,
+    served_call,
     source_location,
 )
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
@@ -91,7 +91,7 @@ class Compiles(Part):
         self._sources: dict[str, Function | None] = {}
         # Two threads that compile first may both make one; all use the first of them.
         self._finders: list[CauseFinder] = []
-        self._serving = CurrentCall(misses.thread)
+        self._serving = misses.thread
         self._thread = CompileThread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
@@ -135,7 +135,7 @@ class Compiles(Part):
         while outer is not None and outer.end:  # and it was not reported
             self._settle_unreported(outer)
             outer = outer.outer
-        served = self._serving.now("compile")
+        served = served_call(frame, self._serving.calls)
         if served is None:
             compile_ = self._outside_of_calls(frame, outer)
         else:
@@ -182,8 +182,7 @@ class Compiles(Part):
         for finder in self._finders:
             finder.note_clear(frame)
 
-    # --- events of jax.monitoring; the reporting frame is two up: above the listener
-    # --- then us
+    # --- events of jax.monitoring; the reporting frame is three up
 
     def _on_look_up(self) -> None:
         if (compile_ := self._current) is not None:
@@ -194,13 +193,13 @@ class Compiles(Part):
             compile_.hit = True
 
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(2)  # noqa: SLF001
+        frame = sys._getframe(3)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(2)  # noqa: SLF001
+        frame = sys._getframe(3)  # noqa: SLF001
         function = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
@@ -219,7 +218,7 @@ class Compiles(Part):
 
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
-        frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
+        frame, compile_ = sys._getframe(3), self._thread.latest  # noqa: SLF001
         if compile_ is None:
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them
@@ -245,7 +244,7 @@ class Compiles(Part):
         self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
     ) -> Function:
         """Observe what *frame* reports; return the function whose phase it is."""
-        served = self._serving.now(phase)
+        served = served_call(frame, self._serving.calls)
         if served is not None:
             function = served[0].function
         else:

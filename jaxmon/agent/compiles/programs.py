@@ -27,7 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.folding import captured, folded
+from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
@@ -282,12 +282,8 @@ class Programs(Part):
         self, function: Function, record: _Record, jaxpr: Any
     ) -> Iterator[tuple[str, Any]]:
         """Yield what the latest program of *function* contains, by name of the fact."""
-        from jaxmon.agent.jaxlink.branches import selected  # noqa: PLC0415 - takes time to load
-
         yield "selected", selected(jaxpr, self._lines)
         if record.shapes:
-            from jaxmon.agent.jaxlink.placement import whole  # noqa: PLC0415 - on one device, nothing is
-
             yield "whole", whole(jaxpr, record.shapes, self._lines)
         if executables.size_of(jaxpr) >= _LARGE:
             from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small

@@ -71,17 +71,10 @@ class CompileSpans:
         if tracer is None or span is None:
             return None
         compile_.span = None
-        ended = compile_.end[0]
+        name, ended = compile_.function.name, compile_.end[0]
         if outcome != "cache_hit":
             span.phases.append(CompilePhase("backend_compile", compile_.started, ended))
         compiled = Compiled(
-            compile_.function.name,
-            span.began,
-            ended,
-            outcome,
-            cause,
-            span.first,
-            looked_up,
-            span.phases,
+            name, span.began, ended, outcome, cause, span.first, looked_up, span.phases
         )
         return tracer.compiled(compiled, span.payer)

@@ -3,19 +3,19 @@ Driver metrics of this process's GPUs, for a sidecar without driver access.
 
 Off by default: we must not be inside a hung driver call in the user's program. If
 enabled, one daemon thread queries the driver every few seconds, never a scrape; values
-are exported while fresh, and a hung call affects only that thread.
+are exported while fresh, and a hung call, which cannot be cancelled, affects only that
+thread.
 
-A minimal NVML reader for agents whose sidecar has no driver access. It uses ctypes
-because the agent adds no dependencies to the user's process: pynvml takes 70 ms and 7
-MB, and its state would be shared with the program's own use of it. Calls release the
-GIL. A hung call cannot be cancelled.
+By ctypes, because the agent adds no dependencies to the user's process: pynvml takes 70
+ms and 7 MB, and its state would be shared with the program's own use of it. Calls
+release the GIL.
 """
 
 from __future__ import annotations
 
 import ctypes
 from ctypes import c_uint, c_ulonglong, c_void_p
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import part as identity
@@ -33,6 +33,7 @@ from jaxmon.catalog import (
     ACCELERATOR_TEMPERATURE_CELSIUS,
     ACCELERATOR_UP,
     ACCELERATOR_UTILIZATION_RATIO,
+    Metric,
 )
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge
@@ -50,6 +51,14 @@ _LOST = (15, 16, 28)
 _TEXT = 96
 
 
+_Number: TypeAlias = type[c_uint | c_ulonglong]
+_THOUSANDTHS: tuple[tuple[Metric, str, _Number], ...] = (
+    (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
+    (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
+    (ACCELERATOR_ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption", c_ulonglong),
+)
+
+
 class _Utilization(ctypes.Structure):
     _fields_ = (("gpu", c_uint), ("memory", c_uint))
 
@@ -62,18 +71,10 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """
-    An initialised NVML. Not thread-safe.
+    """An initialised NVML; `OSError` without a driver that works. Not thread-safe."""
 
-    Args:
-        library: the driver library, by default `LIBRARY`.
-
-    Raises:
-        OSError: there is no driver, or it cannot be initialised.
-    """
-
-    def __init__(self, library: str | None = None) -> None:
-        self._library = ctypes.CDLL(library or LIBRARY)
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(LIBRARY)
         code = self._code("nvmlInitWithFlags", 0)
         if code:
             msg = f"NVML initialisation failed: error {code}"
@@ -84,10 +85,7 @@ class Nvml:
         self._code("nvmlShutdown")
 
     def device(self, uuid: str, pci_bus_id: str) -> list[Family]:
-        """
-        Return NVML's values for a device; ``up 0`` if it is lost, nothing if unknown.
-        Values that a device does not support are omitted.
-        """
+        """Return the supported values; ``up 0`` if it is lost, none if unknown."""
         handle = c_void_p()
         name = uuid.encode()
         code = self._code("nvmlDeviceGetHandleByUUID", name, ctypes.byref(handle))
@@ -95,11 +93,12 @@ class Nvml:
             return [gauge(ACCELERATOR_UP, 0, uuid)]
         if code:
             return []
+        index = self._number("nvmlDeviceGetIndex", handle, c_uint)
         info = gauge(
             ACCELERATOR_INFO,
             1,
             uuid,
-            self._number("nvmlDeviceGetIndex", handle, kind=c_uint, missing=""),
+            "" if index is None else index,
             "nvidia",
             self._text("nvmlDeviceGetName", handle),
             self._text("nvmlSystemGetDriverVersion"),
@@ -111,7 +110,6 @@ class Nvml:
         return [info, gauge(ACCELERATOR_UP, 1, uuid), *figures]
 
     def _figures(self, handle: c_void_p, uuid: str) -> list[Family] | None:
-        """Return the values of a device, `None` if it is lost."""
         found: list[Family] = []
         busy, memory = _Utilization(), _Memory(_MEMORY_V2)
         code = self._code("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(busy))
@@ -127,32 +125,15 @@ class Nvml:
             found.append(
                 gauge(ACCELERATOR_TEMPERATURE_CELSIUS, celsius.value, uuid, "gpu")
             )
-        for metric, call, kind in (
-            (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
-            (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
-            (
-                ACCELERATOR_ENERGY_JOULES,
-                "nvmlDeviceGetTotalEnergyConsumption",
-                c_ulonglong,
-            ),
-        ):
-            value = self._number(call, handle, kind=kind, missing=None)
-            if isinstance(value, int):
+        for metric, call, kind in _THOUSANDTHS:
+            if (value := self._number(call, handle, kind)) is not None:
                 found.append(gauge(metric, value / 1e3, uuid))
         return found
 
-    def _number(
-        self,
-        call: str,
-        handle: c_void_p,
-        *,
-        kind: type[c_uint | c_ulonglong],
-        missing: str | None,
-    ) -> int | str | None:
+    def _number(self, call: str, handle: c_void_p, kind: _Number) -> int | None:
         value = kind()
-        if self._code(call, handle, ctypes.byref(value)):
-            return missing
-        return value.value
+        code = self._code(call, handle, ctypes.byref(value))
+        return None if code else value.value
 
     def _text(self, call: str, *handle: c_void_p) -> str:
         buffer = ctypes.create_string_buffer(_TEXT)
@@ -176,11 +157,7 @@ _RETRY_SECONDS = 60.0
 
 
 class DeviceMetrics(Part):
-    """
-    Reads this process's JAX devices through NVML, if enabled.
-
-    Never initialises JAX's backends; exports nothing until the program has.
-    """
+    """Reads this process's JAX devices by NVML, if enabled, once JAX has some."""
 
     name = "device_figures"
 
@@ -260,7 +237,6 @@ class DeviceMetrics(Part):
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _has_devices(self) -> bool:
-        """Return whether JAX's backends are initialised and have devices to query."""
         if not self._devices and backends.initialised(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

@@ -30,15 +30,7 @@ def chips_of(
     root: Path = tpus.ROOT,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[int, Chip]:
-    """
-    Return the chip of each of *devices* by device id; empty if unknown. Reads some
-    sysfs files.
-
-    Args:
-        devices: JAX's local TPU devices.
-        root: where ``sys`` and ``dev`` are.
-        environ: the environment of this process.
-    """
+    """Return the chip of each local TPU device by its id; empty if sysfs lacks them."""
     if any(device.local_hardware_id is None for device in devices):
         return {}
     ordered = sorted(devices, key=lambda device: device.local_hardware_id)
@@ -72,26 +64,14 @@ _PCI_LENGTH = 32
 
 
 class Gpu(NamedTuple):
-    """
-    Args:
-        uuid: as NVML and nvidia-smi print it: ``GPU-…``, or ``MIG-…`` for a MIG device.
-        pci_bus_id: as sysfs prints it: ``0000:07:00.0``.
-    """
+    """Names as of NVML, ``GPU-…`` or ``MIG-…``, and of sysfs, ``0000:07:00.0``."""
 
     uuid: str
     pci_bus_id: str
 
 
 def identify(ordinal: int, library: str | None = None) -> Gpu | None:
-    """
-    Identify the GPU with index *ordinal* in this process; `None` if unknown.
-
-    Costs microseconds. Call it once JAX has initialised its CUDA backend.
-
-    Args:
-        ordinal: JAX's ``local_hardware_id``.
-        library: the driver library, by default `LIBRARY`.
-    """
+    """Return the GPU with this ``local_hardware_id``, in microseconds, if known."""
     try:
         driver = ctypes.CDLL(library or LIBRARY)
         device = ctypes.c_int()
@@ -103,12 +83,7 @@ def identify(ordinal: int, library: str | None = None) -> Gpu | None:
 
 
 def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
-    """
-    Return the UUID, empty if there is none.
-
-    The second version of the call returns the MIG device, the first its GPU; without
-    MIG they are the same.
-    """
+    """Return the UUID of the MIG device, if there is one, else of its GPU."""
     whole = _asked(driver, "cuDeviceGetUuid", device)
     part = _asked(driver, "cuDeviceGetUuid_v2", device)
     found = part or whole

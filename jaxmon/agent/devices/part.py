@@ -13,17 +13,12 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.part import Part
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, family_of, gauge
 from jaxmon.version import version
 
 
 class DeviceIdentity(Part):
-    """
-    Reads constant facts once; those that need JAX's backends once these are
-    initialised, and again if the program replaces them.
-
-    Never initialises the backends: the program may still configure them.
-    """
+    """Reads constant facts once; those of backends again if there are other ones."""
 
     name = "identity"
 
@@ -49,7 +44,6 @@ class DeviceIdentity(Part):
     def _read(self) -> list[Family]:
         jax = self._jax
         backend = jax.local_devices()[0].client
-        info = catalog.DEVICE_INFO
         chips = tpus(jax.local_devices())
         return [
             gauge(
@@ -63,21 +57,15 @@ class DeviceIdentity(Part):
                 # Several lines on a GPU; the first has the version.
                 backend.platform_version.partition("\n")[0],
             ),
-            Family(
-                info,
+            family_of(
+                catalog.DEVICE_INFO,
                 [
                     (
-                        series(
-                            info,
-                            device.id,
-                            device.platform,
-                            device.device_kind,
-                            device.process_index,
-                            *chips.get(device.id, hardware(device)),
-                        ),
+                        *(of.id, of.platform, of.device_kind, of.process_index),
+                        *chips.get(of.id, hardware(of)),
                         1,
                     )
-                    for device in jax.local_devices()
+                    for of in jax.local_devices()
                 ],
             ),
             gauge(catalog.PROCESS_INDEX, jax.process_index()),
@@ -97,11 +85,7 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
 
 
 def hardware(device: Any) -> tuple[str, str]:
-    """
-    Return UUID and PCI address of a JAX device, empty if unknown.
-
-    They join this process's devices with the sidecar's hardware metrics.
-    """
+    """Return UUID and PCI address, as the sidecar has them; empty if unknown."""
     version, ordinal = device.client.platform_version, device.local_hardware_id
     # Without an index it would be taken for CUDA's first device.
     if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:

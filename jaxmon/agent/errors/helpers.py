@@ -36,11 +36,7 @@ _MOST = 5
 
 
 class FailedTask:
-    """
-    A task of a thread pool that failed with *error*, kept by its *future*.
-
-    Neither is kept: the error refers to the program's arrays.
-    """
+    """A task of a pool that failed, by its *future*; keeps neither that nor *error*."""
 
     def __init__(
         self, future: Any, error: BaseException, found: dict[str, Any]
@@ -79,10 +75,7 @@ _EVERY_SECONDS = 5.0
 
 
 class HelperFailures:
-    """
-    Args:
-        lines: finds the line of the program that an exception came from.
-    """
+    """Helpers that failed, with the line that an exception came from, by *lines*."""
 
     def __init__(self, lines: SourceLineFinder) -> None:
         self._lines = lines
@@ -95,10 +88,7 @@ class HelperFailures:
     def on_uncaught(
         self, thread: threading.Thread | None, error: object, *, handled: bool = False
     ) -> None:
-        """
-        Note that *error* ends *thread*, *handled* by a hook of the program or not;
-        20 µs.
-        """
+        """Note that *error* ends *thread*, *handled* by the program or not; 20 µs."""
         if thread is None or not isinstance(error, Exception):
             return
         name = str(thread.name)[:LONGEST]
@@ -154,10 +144,7 @@ def _has_ended() -> bool:
 
 
 def failed_children() -> list[FailedHelper]:
-    """
-    Return the children that failed: those of multiprocessing, and others that a signal
-    ended. They stay children of this process: it has not waited for them yet.
-    """
+    """Return children that failed or were killed, and that nothing has waited for."""
     from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
 
     workers = _workers()

@@ -99,14 +99,10 @@ _SIGINT, _SIGABRT = 2, 6
 
 class LastWords:
     """
-    Args:
-        loops: the loops that the program marks.
-        spanning: returns the functions that run on devices of other processes, too.
-        doing: returns what the program does now, by field of the record.
-
-    Attributes:
-        say: writes the words, likewise.
-        leave: does what is done at exit, which a signal that nothing handles skips.
+    Knows what ends the program, to `say` it, by field of the record; `leave` does what
+    is done at exit, which a signal that nothing handles skips. *spanning* returns the
+    functions that run on devices of other processes, too, *doing* what the program does
+    now, by field.
     """
 
     def __init__(
@@ -214,16 +210,12 @@ class LastWords:
             self._leave({"kind": "finished", **self._reached(), **ended})
 
     def position(self) -> dict[str, Any]:
-        """
-        Return which process this is, and how far the program has come, by field of the
-        record. Takes some 50 µs, and the first time some milliseconds.
-        """
-        found: dict[str, Any] = {}
+        """Return fields of the record; takes 50 µs, the first time milliseconds."""
         with self._context.guard.contained(SITE, stays_on=True):
             doing = {name: value[:LONGEST] for name, value in self._doing().items()}
             running = self._loops.running()
-            found = {**self._reached(), **self._here(), **doing, "running": running}
-        return found  # noqa: RET504 - the block may end early
+            return {**self._reached(), **self._here(), **doing, "running": running}
+        return {}
 
     def crashed(self) -> bool:
         """
@@ -244,7 +236,6 @@ class LastWords:
         return ended.get("code") == 1 and bool(ended["causes"])
 
     def _known_exit(self) -> Mapping[str, Any]:
-        """Return the `sys.exit` that ends the program, empty if none does."""
         if self._aborted:
             return self._of_exit
         # One that the program caught, and got on after, was not the end, even if it
@@ -308,10 +299,7 @@ class LastWords:
         }
 
     def _place_in_job(self) -> dict[str, Any]:
-        """
-        Return which rank of which job this is, as for `/debug/rank`, if it is one: the
-        sidecar may not have read that before the end.
-        """
+        """Return its rank: the sidecar may not have read that before the end."""
         here = cluster(self._context.jax)
         if here is None or here.size < _JOB:
             return {}
@@ -322,7 +310,6 @@ class LastWords:
         }
 
     def _reached(self) -> dict[str, Any]:
-        """Return how far the program has come."""
         running = self._loops.running()
         loops = [(loop.name == running, loop.steps, loop.name) for loop in self._loops]
         _, steps, loop = max(loops, default=(False, 0, ""))
@@ -335,13 +322,10 @@ class LastWords:
         }
 
     def _calls(self) -> list[tuple[int, str]]:
-        return [
-            (function.calls_and_hits()[0], function.name)
-            for function in self._spanning()
-        ]
+        return [(f.calls_and_hits()[0], f.name) for f in self._spanning()]
 
     def _done(self) -> int:
-        """Return a number that rises with the work that is done."""
+        # A number that rises with the work that is done.
         calls = sum([number for number, _ in self._calls()])
         return calls + sum([loop.steps for loop in self._loops])
 
@@ -425,14 +409,8 @@ class UncaughtHooks:
         # A record created by hand may have anything here.
         found: object = record.exc_info
         if isinstance(found, tuple):
-            self._observe(
-                next(
-                    iter(
-                        [value for value in found if isinstance(value, BaseException)]
-                    ),
-                    None,
-                )
-            )
+            errors = [value for value in found if isinstance(value, BaseException)]
+            self._observe(errors[0] if errors else None)
         return True
 
 

@@ -53,23 +53,15 @@ _MAX_FRAMES = 200
 
 
 class _ErrorThread(threading.local):
-    """
-    Attributes:
-        failed: whether a callback that failed was counted, and its error has not been
-            met since.
-    """
+    """`failed`: a callback that failed was counted, whose error is still to be met."""
 
     failed = False
 
 
 class ErrorPart(Part):
     """
-    Classifies and counts errors. Called on the thread that has the error.
-
-    Args:
-        function_of: returns the entry of a jitted function.
-        on_call_error: called for each call that an error leaves, with its frame.
-        words: what this process leaves when it ends.
+    Classifies and counts errors. Called on the thread that has the error; for calls
+    that one leaves, *on_call_error* is called with their frames.
     """
 
     name = "errors"
@@ -102,9 +94,6 @@ class ErrorPart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Observe errors that leave JAX, and uncaught errors."""
         self._hooks, self._clean = hooks, hooks.is_calling
-        construction = patch_targets.ErrorConstructionHook(
-            self.on_error_created, guard=self._guard, site="runtime_errors"
-        )
         uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
@@ -113,9 +102,15 @@ class ErrorPart(Part):
             uncaught.attach(at)
 
         def take_construction(at: HookPlaces) -> None:
+            construction = patch_targets.ErrorConstructionHook(
+                # Before 0.8 an alias of jaxlib's XlaRuntimeError.
+                jax.errors.JaxRuntimeError,
+                self.on_error_created,
+                guard=self._guard,
+                site="runtime_errors",
+            )
             at.undo_by(construction.detach)
-            # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
-            construction.attach(jax.errors.JaxRuntimeError)
+            construction.attach()
 
         def take_deleted(at: HookPlaces) -> None:
             (owner, name), raises = patch_targets.deleted_array(jax)
@@ -187,7 +182,7 @@ class ErrorPart(Part):
         if not is_our_own(frame) and not is_below_boundary(frame):
             error = RuntimeError(message)
             function = self._context.table.named(UNKNOWN)
-            self._take(function, error, "wait", self._place(error, frame))
+            self._take(function, error, "wait", frame)
 
     def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
@@ -208,23 +203,15 @@ class ErrorPart(Part):
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""
-        self._record(error, self._is_counted)
+        self.record_uncaught(error, is_known=self._is_counted)
 
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
-        """
-        Record *error*, which propagates from a call of *function*.
-
-        Args:
-            function: the function called.
-            error: the exception.
-            above: the frame that made the call.
-        """
+        """Record *error*, which propagates from a call of *function* by *above*."""
         if not self._is_known(error):
             self._remember(error)
-            stage = failures.stage_of(error)
-            self._take(function, error, stage, self._place(error, above))
+            self._take(function, error, failures.stage_of(error), above)
 
     def record_uncaught(
         self,
@@ -232,21 +219,23 @@ class ErrorPart(Part):
         *,
         stage: Stage | None = None,
         frame: FrameType | None = None,
+        is_known: Callable[[BaseException], bool] | None = None,
     ) -> None:
         """
         Record an exception that propagated from a thread, request, activity or wait,
-        counting JAX errors in it not counted before.
+        counting JAX errors in it not counted before; others are ignored.
 
         A failing cached call, or a device error that surfaces when the result is
         awaited, never passes the miss path; the function is then unknown unless the
-        message names it.
-
-        Args:
-            error: any exception; those not from JAX are ignored.
-            stage: how far the call had come, if better known than from the traceback.
-            frame: the origin of an error that has no traceback yet.
+        message names it. *stage* is better known than from the traceback, *frame* the
+        origin of an error that has none yet.
         """
-        self._record(error, self._is_known, stage=stage, frame=frame)
+        if error is None:
+            return
+        for failure in failures.iter_jax_errors(error, is_known or self._is_known):
+            self._remember(failure)
+            reached = stage or failures.stage_of(failure)
+            self._take(self._named_in(failure), failure, reached, frame)
 
     def record_callback(self, message: str, frame: FrameType) -> None:
         """
@@ -259,9 +248,8 @@ class ErrorPart(Part):
             return
         error = sys.exception()
         text = f"INTERNAL: {message}: {type(error).__name__}"
-        where = self._place(ValueError(text), frame)
         function = self._context.table.named(UNKNOWN)
-        self._take(function, ValueError(text), "dispatch", where)
+        self._take(function, ValueError(text), "dispatch", frame)
         self._thread.failed = True
 
     def stop(self) -> None:
@@ -277,29 +265,8 @@ class ErrorPart(Part):
         )
         return [by_value(catalog.ERRORS, kinds)]
 
-    # --- inside ------------------------------------------------------------------
-
-    def _record(
-        self,
-        error: BaseException | None,
-        is_known: Callable[[BaseException], bool],
-        *,
-        stage: Stage | None = None,
-        frame: FrameType | None = None,
-    ) -> None:
-        if error is None:
-            return
-        for failure in failures.iter_jax_errors(error, is_known):
-            self._remember(failure)
-            where = self._place(failure, frame)
-            reached = stage or failures.stage_of(failure)
-            self._take(self._named_in(failure), failure, reached, where)
-
     def _is_counted(self, error: BaseException) -> bool:
-        """
-        Return whether *error*, which surfaces, has been counted. Errors for deleted
-        arrays are, when JAX raises them, or when they leave a function of JAX.
-        """
+        """Return whether *error* is known, or was counted as JAX raised it."""
         if self._hooks is not None and self._hooks.is_active("deleted_arrays"):
             return failures.is_deleted_array(error) or self._is_known(error)
         return self._is_known(error)
@@ -309,8 +276,9 @@ class ErrorPart(Part):
         function: Function,
         error: BaseException,
         stage: Stage | None,
-        where: str | None,
+        frame: FrameType | None,
     ) -> None:
+        where = self._place(error, frame)
         kind = failures.kind_of(error)
         function.count_error(kind)
         # The user's own exceptions may contain anything.
@@ -325,7 +293,6 @@ class ErrorPart(Part):
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """Contain failures in the block."""
         # If there is no memory, that is no failure of ours.
         with (
             self._guard.contained("errors_told", stays_on=True),
@@ -346,7 +313,6 @@ class ErrorPart(Part):
         )
 
     def _is_known(self, error: BaseException) -> bool:
-        """Return whether *error* has been counted."""
         if self._thread.failed and failures.is_of_callback(error):
             self._thread.failed = False
             self._remember(error)
@@ -370,20 +336,16 @@ class ErrorPart(Part):
                 self._seen.append(args)
 
     def _place(self, error: BaseException, above: FrameType | None) -> str | None:
+        """Return the innermost line of user code that *error* passed or came from."""
         where: str | None = None
         with self._contained():
-            where = self._where(error, above)
+            frames = raised(error, most=_MAX_FRAMES)
+            frames += stack_of(above, most=_MAX_FRAMES - len(frames))
+            site = self._sites.of(frames)
+            where = f"{display_path(site.file)}:{site.line}" if site.file else None
         return where  # noqa: RET504 - the block may end early
 
-    def _where(self, error: BaseException, above: FrameType | None) -> str | None:
-        """Return the innermost line of user code that *error* passed or came from."""
-        frames = raised(error, most=_MAX_FRAMES)
-        frames += stack_of(above, most=_MAX_FRAMES - len(frames))
-        site = self._sites.of(frames)
-        return f"{display_path(site.file)}:{site.line}" if site.file else None
-
     def _named_in(self, error: BaseException) -> Function:
-        """Return the function named in the text if unique, else unknown."""
         name = failures.function_named_in(error)
         table = self._context.table
         found = [f for f in table if name and f.name.rpartition(".")[2] == name]

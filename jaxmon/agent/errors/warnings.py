@@ -42,15 +42,7 @@ _BURST, _PER_SECOND = 100, 10
 
 
 class _Source:
-    """
-    A module of JAX that warns.
-
-    Args:
-        note: notes a warning that stands for so many; returns what counts such ones.
-
-    Attributes:
-        allowance: chooses the warnings that are noted.
-    """
+    """A module of JAX that warns. *note* returns what counts warnings as it notes."""
 
     def __init__(self, note: Callable[[FrameType, int], tuple[Tally, ...]]) -> None:
         self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
@@ -72,11 +64,7 @@ class _Source:
 class Warnings(Part):
     """
     Counts what JAX warns of. Changes neither filters nor handlers of the program.
-
-    Args:
-        function_of: returns the entry of a jitted function.
-        on_callback: called with the message and the frame that logs it if a callback
-            fails.
+    *on_callback* is called with message and frame if a callback fails.
     """
 
     name = SITE
@@ -121,9 +109,7 @@ class Warnings(Part):
         for logger in loggers():
             logger.removeFilter(self._on_record)
 
-    def stop(self) -> None:
-        """Stop observing."""
-        self.detach()
+    stop = detach
 
     def _on_warning(self, frame: FrameType, weight: int) -> tuple[Tally, ...]:
         return self._note(warned_at(frame), frame, weight)

@@ -57,15 +57,10 @@ class FunctionTally:
     The FLOPs of a function's calls. Thread-safe.
 
     JAX does not say which program a cached call runs. If all programs of a function
-    need as much, as if there is only one, calls times that is exact. Otherwise each
-    sampled call stands for those since the sample before: their shapes distinguish the
-    programs.
-
-    Attributes:
-        unknown: why they are unknown; `None` if they are known.
-        uncounted: whether calls of one of its programs are not counted.
-        only: what a call of any program takes; `None` if they differ, or are unknown.
-        open_loop: as in `Flops`, of the latest program.
+    need as much, *only* that, calls times that is exact. Otherwise each sampled call
+    stands for those since the sample before: their shapes distinguish the programs.
+    Calls of one that is *uncounted* are not seen; *open_loop* is as in `Flops`, of the
+    latest program.
     """
 
     def __init__(self) -> None:
@@ -106,13 +101,7 @@ class FunctionTally:
             self.unknown = self.unknown or Uncounted("untraced")
 
     def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
-        """
-        Note a program that was expected.
-
-        Args:
-            cost: what a call of it takes.
-            shapes: of the arguments that it was compiled for, `None` if unknown.
-        """
+        """Note a program that was expected: its cost, and its *shapes*, if known."""
         with self._lock:
             del self._expected[:1]
             if isinstance(cost, Uncounted):
@@ -170,25 +159,14 @@ class FunctionTally:
 
 
 class Lowered(NamedTuple):
-    """
-    A program that is compiled.
-
-    Attributes:
-        jaxpr: what JAX lowered, `None` if that was not seen.
-        shapes: of the arguments of the call that compiles it, `None` if there is none.
-    """
+    """What JAX lowered, and the shapes of the call's arguments, if they were seen."""
 
     jaxpr: Any
     shapes: Shapes | None
 
 
 class _FlopThread(threading.local):
-    """
-    Attributes:
-        jaxpr: the function lowered last, and a reference to the jaxpr.
-        shapes: the function called last that compiles, and the shapes of its arguments.
-        applied: whether what is lowered is called, not ahead of time.
-    """
+    """The function lowered last, and the one called last, with what they have."""
 
     jaxpr: tuple[Function, Callable[[], Any]] | None = None
     shapes: tuple[Function, Shapes] | None = None
@@ -233,7 +211,6 @@ class UtilizationPart(Part):
     def _on_call(
         self, function: Function, jitted: Jitted, call: JitCall, options: Options
     ) -> None:
-        """Note the shapes of the arguments of a call that compiles."""
         del jitted, options
         if SITE in self._guard.off:
             return
@@ -249,10 +226,7 @@ class UtilizationPart(Part):
             self._guard.failed(SITE)
 
     def lowered(self, function: Function) -> Lowered:
-        """
-        Return what is known of the program of *function* that was just compiled, and
-        expect it to be counted.
-        """
+        """Return what is known of the program just compiled; it is to be counted."""
         thread = self._thread
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
@@ -282,70 +256,45 @@ class UtilizationPart(Part):
         executable: Any,
         facts: Mapping[str, float],
     ) -> dict[str, float]:
-        """
-        Count the FLOPs of a program; takes some milliseconds for a large one.
-
-        Args:
-            function: that it was compiled for.
-            lowered: what was known when it was compiled.
-            executable: XLA's loaded executable.
-            facts: what else is known of it: ``devices``.
-
-        Returns:
-            Those that the model needs, and those computed once more, on all devices;
-            empty if unknown.
-        """
+        """Count FLOPs, of the model and computed once more; milliseconds if many."""
         if not function.is_users:
             return {}
-        tally = self._tally(function)
-        with self._guard.contained(SITE):  # the rest is known of the program
-            return self._count(function, tally, lowered, executable, facts)
-        tally.add(Uncounted("untraced"), lowered.shapes)
-        return {}
-
-    def _count(
-        self,
-        function: Function,
-        tally: FunctionTally,
-        lowered: Lowered,
-        executable: Any,
-        facts: Mapping[str, float],
-    ) -> dict[str, float]:
         self._rooflines.pop(function, None)
         self._unplaced.pop(function, None)
+        tally = self._tally(function)
         if lowered.jaxpr is None:
             # Another device needs another program, but JAX lowers no second one.
             tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
-        found = counting.count(self._jax, lowered.jaxpr, self._lines)
-        tally.open_loop = found.open_loop
-        if found.unknown is not None:
-            tally.add(found.unknown, lowered.shapes)
-            return {}
-        mine = list(executable.local_devices())
-        devices = max(int(facts.get("devices", 1)), len(mine), 1)
-        peak = self._peak_of(mine)
-        whole = cost_of(found, peak)
-        figures = {f"{work}_flops": number for work, number in whole.flops.items()}
-        if whole.ideal is None and peak is not None and peak.flops:
-            # Other functions have a utilization, which this one would make too low.
-            tally.add(Uncounted("format", without_peak(found, peak)), lowered.shapes)
+        with self._guard.contained(SITE):  # the rest is known of the program
+            found = counting.count(self._jax, lowered.jaxpr, self._lines)
+            tally.open_loop = found.open_loop
+            if found.unknown is not None:
+                tally.add(found.unknown, lowered.shapes)
+                return {}
+            mine = list(executable.local_devices())
+            devices = max(int(facts.get("devices", 1)), len(mine), 1)
+            peak = self._peak_of(mine)
+            whole = cost_of(found, peak)
+            figures = {f"{work}_flops": n for work, n in whole.flops.items()}
+            if whole.ideal is None and peak is not None and peak.flops:
+                # Other functions have a utilization, which this would make too low.
+                reason = Uncounted("format", without_peak(found, peak))
+                tally.add(reason, lowered.shapes)
+                return figures
+            tally.add(self._share(whole, len(mine), devices), lowered.shapes)
+            flops = sum(whole.flops.values()) / devices
+            if flops and whole.ideal and peak is not None and peak.bandwidth:
+                seconds = sum(whole.ideal.values()) / devices
+                self._unplaced[function] = found, flops, seconds, peak.bandwidth
             return figures
-        tally.add(self._share(whole, len(mine), devices), lowered.shapes)
-        seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
-        bandwidth = None if peak is None else peak.bandwidth
-        flops = sum(whole.flops.values()) / devices
-        if flops and seconds and bandwidth:
-            self._unplaced[function] = found, flops, seconds, bandwidth
-        return figures
+        tally.add(Uncounted("untraced"), lowered.shapes)
+        return {}
 
     def place(
         self, function: Function, executable: Any, facts: Mapping[str, float]
     ) -> None:
-        """
-        Place the program of *function* that was counted last in the roofline; the
-        *facts* have its ``accessed_bytes``.
-        """
+        """Place the program counted last in the roofline, by ``accessed_bytes``."""
         unplaced = self._unplaced.pop(function, None)
         if unplaced is None:
             return
@@ -358,17 +307,13 @@ class UtilizationPart(Part):
     def _accessed(
         self, found: Flops, executable: Any, facts: Mapping[str, float]
     ) -> float | None:
-        """Return the bytes that one device accesses, with each trip of loops."""
         if not found.loops:
             return facts.get("accessed_bytes")
-        with interrupts.expected(RuntimeError, NotImplementedError, ValueError):
+        with interrupts.expected(RuntimeError, TypeError, ValueError):
             return accessed_bytes(self._jax, executable)
         return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: CallCost, mine: int, devices: int) -> CallCost:
-        """
-        Return the cost of a program on *mine* of its *devices*, those of this process.
-        """
         local = max(len(self._jax.local_devices()), mine)
         share = mine / devices
         flops = {work: number * share for work, number in whole.flops.items()}
@@ -387,8 +332,6 @@ class UtilizationPart(Part):
             local[0], flops=wanted.peak_flops, bandwidth=wanted.peak_bandwidth
         )
         return self._peak
-
-    # --- sampled calls -------------------------------------------------------------
 
     def _on_sample(self, sample: Sample) -> None:
         tally = self._tallies.get(sample.function)
@@ -413,8 +356,6 @@ class UtilizationPart(Part):
     @functools.cached_property
     def _lines(self) -> SourceLineFinder:
         return SourceLineFinder(self._jax)
-
-    # --- reading -------------------------------------------------------------------
 
     def collect(self) -> list[Family]:
         """Return the FLOPs of calls, and for which functions they are unknown."""
@@ -445,9 +386,9 @@ class UtilizationPart(Part):
 
     def ideal_seconds(self) -> tuple[float, int] | None:
         """
-        Return the seconds that the model FLOPs of all calls take the process's devices
-        at their peak, and the number of calls whose FLOPs are unknown; `None` if a peak
-        is unknown, or whether there are calls.
+        Return the seconds that the model FLOPs of all calls take the devices at their
+        peak, and the number of calls without known FLOPs; `None` if a peak, or whether
+        there are calls, is unknown.
         """
         seconds, calls = 0.0, 0
         for function, tally in self._tallies.copy().items():

@@ -59,14 +59,7 @@ _NAMES = {
 
 
 class Peak(NamedTuple):
-    """
-    What a device can do.
-
-    Attributes:
-        flops: dense FLOP/s by format, see `FORMATS`.
-        bandwidth: bytes per second from its memory.
-        source: the document.
-    """
+    """A device's dense FLOP/s by format, bytes per second, and the document."""
 
     flops: Mapping[str, float]
     bandwidth: float
@@ -143,15 +136,7 @@ def shipped(kind: str) -> Peak | None:
 
 
 class DevicePeak(NamedTuple):
-    """
-    The peak of one JAX device; `None` for what is unknown.
-
-    Attributes:
-        kind: what JAX calls it.
-        flops: FLOP/s by format, as in `Peak`; under ``any`` what the program says.
-        bandwidth: bytes per second from its memory.
-        is_tpu: whether it multiplies float32 as bfloat16.
-    """
+    """The peak of a JAX device, by format, or ``any`` if the program says it."""
 
     kind: str
     flops: Mapping[str, float]
@@ -171,14 +156,7 @@ class DevicePeak(NamedTuple):
 
 
 def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> DevicePeak:
-    """
-    Return the peak of a JAX *device*.
-
-    Args:
-        device: JAX's.
-        flops: what the program says that it is; 0 if it does not.
-        bandwidth: the same.
-    """
+    """Return the peak of *device*; *flops* and *bandwidth* are the program's, or 0."""
     kind, is_tpu = str(device.device_kind), device.platform == "tpu"
     peak, cores = shipped(kind), getattr(device, "core_count", None)
     if peak is None or (cores is not None and cores != _CORES.get(kind, cores)):
@@ -198,13 +176,9 @@ MODEL, RECOMPUTED = catalog.FLOPS_WORK
 
 class CallCost(NamedTuple):
     """
-    What one call of a program takes, on this process's devices.
-
-    Attributes:
-        flops: by work, one of `catalog.FLOPS_WORK`.
-        ideal: seconds that all devices of the process take for it at their peak, by
-            work; `None` if a peak is unknown.
-        part: what part of these devices runs the program; 0 if that is unknown.
+    What a call of a program takes on this process's devices, of which *part* runs it, 0
+    if unknown: FLOPs, and seconds of all of them at their peak if that is known, by
+    work.
     """
 
     flops: Mapping[str, float]
@@ -239,15 +213,7 @@ def without_peak(found: Flops, peak: DevicePeak) -> str:
 def roofline(
     flops: float, seconds: float | None, accessed: float | None, bandwidth: float | None
 ) -> Roofline | None:
-    """
-    Return where a program is; `None` if something is unknown.
-
-    Args:
-        flops: of one device, with those computed once more.
-        seconds: that they take it at its peak.
-        accessed: bytes that the device accesses.
-        bandwidth: bytes per second from its memory.
-    """
+    """Return where a program is, by one device's figures; `None` if one is unknown."""
     if not (flops and seconds and accessed and bandwidth):
         return None
     intensity, ridge = flops / accessed, flops / seconds / bandwidth

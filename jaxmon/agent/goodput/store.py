@@ -57,12 +57,7 @@ _DEAD = (b"Z", b"X")
 
 
 class AttemptIdentity(NamedTuple):
-    """
-    Attributes:
-        name: of the run.
-        attempt: how often it was restarted before, `None` if unknown.
-        directory: where its record is.
-    """
+    """The run of an attempt, its number if known, and where its record is."""
 
     name: str
     attempt: int | None
@@ -71,11 +66,8 @@ class AttemptIdentity(NamedTuple):
 
 class ClockPair(NamedTuple):
     """
-    A moment by two clocks.
-
-    Attributes:
-        wall: Unix time, comparable between hosts as far as their clocks agree.
-        boottime: seconds since the host was started, suspended or not.
+    A moment: Unix time, comparable between hosts as far as their clocks agree, and
+    seconds since the host was started, suspended or not.
     """
 
     wall: float
@@ -83,14 +75,7 @@ class ClockPair(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """
-    A process, as others may find it.
-
-    Attributes:
-        boot: which start of the kernel.
-        pid: its number.
-        started: its start in clock ticks.
-    """
+    """A process, as others find it: its kernel's start, and its own in ticks."""
 
     boot: str
     pid: int
@@ -108,16 +93,14 @@ class Writer(NamedTuple):
         return f"{self.boot}/{self.pid}/{self.started}"
 
 
-def job_of(environ: Mapping[str, str] | None = None) -> str:
+def job_of(environ: Mapping[str, str] = os.environ) -> str:
     """Return what the scheduler calls the job, empty if it does not."""
-    environ = os.environ if environ is None else environ
     found = (environ.get(name, "") for name in _NAMES)
     return next(filter(None, found), "")[:_LONGEST]
 
 
-def attempt_of(environ: Mapping[str, str] | None = None) -> int | None:
+def attempt_of(environ: Mapping[str, str] = os.environ) -> int | None:
     """Return how often the scheduler restarted the job, `None` if it does not say."""
-    environ = os.environ if environ is None else environ
     for variable, first in _ATTEMPTS.items():
         text = environ.get(variable, "")
         if text.isascii() and text.isdecimal() and len(text) < len(str(10**6)):
@@ -126,7 +109,7 @@ def attempt_of(environ: Mapping[str, str] | None = None) -> int | None:
 
 
 def run_of(
-    settings: Settings, environ: Mapping[str, str] | None = None
+    settings: Settings, environ: Mapping[str, str] = os.environ
 ) -> AttemptIdentity:
     """Return the run of *settings*, which name one, or where its record is."""
     if settings.run_state is None:
@@ -155,10 +138,7 @@ def this_process() -> Writer:
 
 
 def lives(writer: str, me: Writer) -> bool:
-    """
-    Return whether the process *writer* runs beside this one. Those of other hosts, and
-    of other containers, are taken to be gone.
-    """
+    """Return whether *writer* runs beside this process, in this container."""
     boot, _, rest = writer.partition("/")
     pid, _, started = rest.partition("/")
     if not boot or boot != me.boot or not (pid.isascii() and pid.isdecimal()):
@@ -196,15 +176,8 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
     age: float,
 ) -> RunRecord:
     """
-    Return the record as process *me* begins to keep it, accounted for up to its start.
-
-    Args:
-        previous: as it was found, `None` if there was none.
-        run: which run it is.
-        me: this process.
-        host: its host.
-        now: the current moment.
-        age: seconds since this process started.
+    Return the record as process *me* begins to keep it, accounted for up to its start,
+    *age* seconds ago; *previous* was found, `None` if there was none.
     """
     started = ClockPair(now.wall - age, now.boottime - age)
     if previous is None:
@@ -255,8 +228,8 @@ def _gap(
     previous: RunRecord, me: Writer, started: ClockPair
 ) -> tuple[float, ClockPair]:
     """
-    Return the seconds between the attempts, and the moment up to which all is accounted
-    for then. Clocks of the same host are compared by one that cannot be set.
+    Return the seconds between the attempts, by a clock that cannot be set if both were
+    on this host, and the moment up to which all is accounted for then.
     """
     if previous.boot == me.boot:
         gap = started.boottime - previous.boottime
@@ -292,14 +265,8 @@ class SupersededError(JaxmonError):
 
 class Store:
     """
-    The record of *run*, as process *me* keeps it.
-
-    Args:
-        clock: returns seconds, of any epoch.
-
-    Attributes:
-        path: of the file.
-        broken: what was there instead of a record, in words; empty if nothing was.
+    The record of *run* in the file `path`, as process *me* keeps it. `broken`: what was
+    there instead of a record, in words.
     """
 
     def __init__(
@@ -353,13 +320,7 @@ class Store:
         whole.write(self.path, current.as_json(), follow=False)
 
     def _read(self) -> RunRecord | None:
-        """
-        Return the record, `None` if there is none or what is there is none.
-
-        Raises:
-            OSError: it cannot be read, or not yet.
-            NewerRecordError: a later release has written it.
-        """
+        """Return the record, `None` if there is none or what is there is none."""
         doubted, self._doubted = self._doubted, None
         try:
             self.path.stat()

@@ -74,12 +74,9 @@ Read = Callable[[], Mapping[str, facts.Program]]
 
 class SpeedHistory(Part):
     """
-    Finds programs and loops that are slower than before.
-
-    Args:
-        loops: the program's marked loops.
-        programs: returns statistics of each function's latest program.
-        devices: returns the metrics of this process's devices, if they are read.
+    Finds programs and loops that are slower than before. *programs* returns statistics
+    of each function's latest program, *devices* the metrics of this process's devices,
+    if they are read.
     """
 
     name = "history"
@@ -114,18 +111,14 @@ class SpeedHistory(Part):
         context.observers.executed.append(self._executed)
         context.observers.timer.append(self._on_timer)
 
-    # --- observing ---------------------------------------------------------------
-
     def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
         now = wall_time()
         key = (function, shapes)
         found = self._programs.get(key)
         if found is None:
             of_function = sum(f is function for f, _ in list(self._programs))
-            if (
-                len(self._programs) >= _MOST_PROGRAMS
-                or of_function >= _MOST_OF_FUNCTION
-            ):
+            full = len(self._programs) >= _MOST_PROGRAMS
+            if full or of_function >= _MOST_OF_FUNCTION:
                 return
             sampled = self._sampled.setdefault(function, [0])
             fresh = TimedProgram(function, text_of(shapes), sampled, now)
@@ -182,8 +175,6 @@ class SpeedHistory(Part):
         self._path = store.path_of(directory, (str(place), *words))
         self._past = [run for run in store.read(self._path) if self._comparable(run)]
 
-    # --- judging -----------------------------------------------------------------
-
     def _watched(self) -> list[Followed]:
         return [*list(self._programs.values()), *list(self._loops.values())]
 
@@ -224,12 +215,12 @@ class SpeedHistory(Part):
         )
 
     def _beside(self, entry: Followed, since: float) -> Iterator[str]:
-        times = list(self._compiles)
-        if compiled := sorted(
-            {name for time, name in times if _is_beside(time, since)}
-        ):
+        compiled = {
+            name for time, name in self._compiles.copy() if _is_beside(time, since)
+        }
+        if compiled:
             were = "was" if len(compiled) == 1 else "were"
-            yield f"{_named(compiled)} {were} compiled"
+            yield f"{_named(sorted(compiled))} {were} compiled"
         if began := {
             other.name
             for other in list(self._programs.values())
@@ -248,9 +239,13 @@ class SpeedHistory(Part):
                 )
 
     def _crowded(self, since: float) -> Iterator[str]:
-        """Yield whether others hold the processors, if these are the device."""
-        if self._versions.get("platform") == _CPU:
-            yield from _crowded(*self._waits.around(since))
+        """Yield that threads wait longer for processors, if these are the device."""
+        before, now = self._waits.around(since)
+        if self._versions.get("platform") != _CPU or now is None:
+            return
+        if now > (before or 0.0) + _MOST_WAITING:
+            earlier = "" if before is None else f", {before:.0%} before"
+            yield f"threads here wait for a processor {now:.0%} of the time{earlier}"
 
     def _comparable(self, run: PastRun) -> bool:
         names: tuple[str, ...] = _SAME
@@ -297,8 +292,6 @@ class SpeedHistory(Part):
         found = self._hlo().get(name, facts.Program()).fingerprint
         return found if isinstance(found, str) else None
 
-    # --- keeping -----------------------------------------------------------------
-
     def _write(self) -> None:
         path = self._path
         self._written = monotonic()
@@ -329,8 +322,6 @@ class SpeedHistory(Part):
     def abandon(self) -> None:
         """Leave the file to the parent."""
         self._path = None
-
-    # --- reading -----------------------------------------------------------------
 
     def explain(self) -> Explanation:
         """Return what is slower, and what is usual for each program."""
@@ -378,7 +369,6 @@ class SpeedHistory(Part):
 
 
 def _slowdown(entry: Followed) -> Slower:
-    """Return how *entry* is slower."""
     found, past, settled = entry.times.slowdown, entry.past, entry.times.settled
     how: dict[str, Any] = {"calls": 0.0}
     if found is not None:
@@ -409,13 +399,6 @@ def _slowdown(entry: Followed) -> Slower:
 
 
 # What happened beside a slowdown, when it began: not its cause, but where to look.
-
-
-def _crowded(before: float | None, now: float | None) -> Iterator[str]:
-    """Yield whether threads wait longer for processors, as fractions of the time."""
-    if now is not None and now > (before or 0.0) + _MOST_WAITING:
-        earlier = "" if before is None else f", {before:.0%} before"
-        yield f"threads here wait for a processor {now:.0%} of the time{earlier}"
 
 
 def _throttled(read: Callable[[], Iterable[Family]]) -> Iterator[str]:

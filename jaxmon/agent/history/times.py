@@ -6,12 +6,10 @@ by a margin: so a few slow runs, or a function with two modes that were both see
 before, are no slowdown. The first times, of a program that warms up, do not count; if
 it later becomes faster than what was usual, that is usual from then on.
 
-What programs took in earlier runs, in a file of the run directory. One file per command
-of a user. It keeps one run of each version (JAX, flags, driver, commit), the latest
-first, so that a slow version does not displace what the one before took. The commit is
-read from the checkout, without running git. Processes of one version share an entry:
-each replaces the file as a whole, and what two write at the same moment is that of one
-of them.
+What they took in earlier runs is in a file of the run directory, one per command of a
+user, which keeps one run of each version (JAX, flags, driver, commit), the latest
+first, so that a slow version does not displace what the one before took. Processes of
+one version share an entry, and each replaces the whole file.
 """
 
 from __future__ import annotations
@@ -51,13 +49,7 @@ _COMMIT_DIGITS = 12
 
 
 class ProgramTimes(NamedTuple):
-    """
-    What one program took in one run.
-
-    Attributes:
-        seconds: quantiles of its execution time.
-        fingerprint: of its HLO, if known.
-    """
+    """Quantiles of the seconds that a program took in a run, and what HLO it had."""
 
     seconds: Spread
     fingerprint: str | None = None
@@ -65,11 +57,9 @@ class ProgramTimes(NamedTuple):
 
 class PastRun(NamedTuple):
     """
-    Attributes:
-        written: Unix time of the last addition.
-        versions: what its speed depends on; see `jaxmon.agent.versions`.
-        waiting: fraction of the time its threads waited for processors, if known.
-        programs: by function and shapes of the arguments.
+    A run, *written* last at that Unix time. *versions* are what its speed depends on;
+    see `jaxmon.agent.versions`. Its threads waited for processors for a fraction of the
+    time; programs are by function and shapes of the arguments.
     """
 
     written: float
@@ -93,12 +83,7 @@ def read(path: Path) -> list[PastRun]:
 
 
 def _runs(path: Path) -> list[PastRun]:
-    """
-    Return the runs as `read`.
-
-    Raises:
-        NewerSchemaError: a later release has written the file.
-    """
+    """Return the runs as `read`, or raise a `NewerSchemaError`."""
     try:
         document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
         json_text.require_schema(document, SCHEMA)
@@ -109,9 +94,9 @@ def _runs(path: Path) -> list[PastRun]:
         AttributeError,
         ConfigFileError,
         LookupError,
+        OverflowError,
         TypeError,
         ValueError,
-        OverflowError,
     ):
         return []
 
@@ -244,13 +229,8 @@ _MOST = 1000
 
 class Slowdown(NamedTuple):
     """
-    A program or loop that is slower than before.
-
-    Attributes:
-        settled: what was usual.
-        recent: what it is now.
-        since: Unix time of the first of the slow times.
-        calls: how often it had run by then.
+    A program or loop that is slower than before, *since* the Unix time of the first of
+    the slow times; it had run so many *calls* by then.
     """
 
     settled: Spread
@@ -261,14 +241,8 @@ class Slowdown(NamedTuple):
 
 class RecentTimes:
     """
-    The times of one program or loop.
-
-    One thread adds, another may judge.
-
-    Attributes:
-        began: Unix time of the first.
-        settled: what is usual, `None` until known.
-        slowdown: how it is slower than that, `None` if it is not.
+    The times of one program or loop, since it *began*. One thread adds, another may
+    judge: `slowdown` is how it is slower than what is usual, `settled` once known.
     """
 
     def __init__(self, now: float) -> None:
@@ -330,14 +304,7 @@ class RecentTimes:
 
 
 class SlowerThanPast(NamedTuple):
-    """
-    A program that is slower than in an earlier run.
-
-    Attributes:
-        run: that run.
-        then: what it took there.
-        changed: what differs between that run and this one, ``name: old → new``.
-    """
+    """A program that is slower than *then*, in an earlier *run*."""
 
     run: PastRun
     then: ProgramTimes
@@ -346,15 +313,9 @@ class SlowerThanPast(NamedTuple):
 
 class Followed:
     """
-    A program of a function, or a loop.
-
-    Attributes:
-        name: of the function or loop.
-        shapes: of the program's arguments, as text; empty for a loop.
-        times: how long it takes.
-        beside: what happened when it became slower.
-        crowded: whether other processes held the processors that it runs on by then.
-        past: how it is slower than in an earlier run, `None` if it is not.
+    A program of a function, with the *shapes* of its arguments as text, or a loop.
+    When it became slower, `beside` happened, and `crowded` says whether other processes
+    held the processors; `past` is how it is slower than in an earlier run.
     """
 
     kind = ""
@@ -376,12 +337,8 @@ class Followed:
 class TimedProgram(Followed):
     """
     A program of *function*. Its calls are those of the function, in the proportion of
-    its samples.
-
-    Attributes:
-        samples: number of its samples.
-        added: Unix time of the last.
-        sampled: number of samples of all programs of the function, in one place.
+    its samples, of *sampled* ones of all its programs, in one place. Samples were
+    `added` up to that Unix time.
     """
 
     kind = "function"
@@ -409,12 +366,7 @@ class TimedProgram(Followed):
 
 
 class LoopSteps(Followed):
-    """
-    The steps of *loop*: means over intervals, since single steps are not kept.
-
-    Attributes:
-        waits: how much of a step is waiting for data.
-    """
+    """Means of the steps of *loop* over intervals, and of their waits for data."""
 
     kind = "loop"
 

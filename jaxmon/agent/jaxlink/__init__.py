@@ -1,3 +1,1 @@
-"""
-The only door to JAX: what we attach to it, read from it and know of its internals.
-"""
+"""The only door to JAX: what we attach to it, read from it and know of it inside."""

@@ -1,14 +1,15 @@
-"""
-What a thread is doing, from the stack of its Python frames.
-
-Read from another thread, many times a second.
-"""
+"""What a thread is doing, from the stack of its Python frames, many times a second."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 from types import CodeType, ModuleType
+from typing import TypeAlias
 
 from jaxmon.agent.jaxlink.call_sites import (
     DEVICE,
@@ -18,20 +19,25 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.code_loops import CodeLoops
 from jaxmon.agent.jaxlink.jit import directories
-from jaxmon.agent.jaxlink.other_threads import Position, Stack
-from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
-from jaxmon.agent.jaxlink.waits import (
+from jaxmon.agent.jaxlink.other_threads import (
     ABOVE_PIPE,
     FOR_ITEM,
     FOR_THREADS,
     THREADING,
+    Position,
+    Stack,
     end,
     is_callback,
     takes,
     takes_from_process,
     where,
+)
+from jaxmon.agent.jaxlink.source_lines import (
+    AGENT,
+    UNKNOWN,
+    SourceLine,
+    SourceLineFinder,
 )
 from jaxmon.host.sources import OURS, package_of
 from jaxmon.tuples import NamedTuple
@@ -125,7 +131,6 @@ _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DISPATCH = (end("_src", "tree_util.py"), end("_src", "profiler.py"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
-_UNKNOWN = SourceLine("", 0, "")
 
 
 class Doing(NamedTuple):
@@ -140,17 +145,16 @@ class Doing(NamedTuple):
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
-        parked: whether it waits for an event or a condition of `threading`, or data of
-            a socket.
+        parked: whether it waits for an event or condition of `threading`, or for a
+            socket.
         ours: whether it is what we do, on a thread of the program.
         caller: the line of code that drives the device, or of the outermost loop that
             JAX traces, which has called *line*; empty if there is none.
         divides: whether it waits for what another process of `multiprocessing` does.
-        holds_loop: whether a coroutine of the user's has called that, which keeps its
-            event loop; then that is the *caller*.
+        holds_loop: whether a coroutine of the user's, then *caller*, keeps its event
+            loop.
         loop: the line of the outermost loop of the user's that this is in, if any.
-        work: whether it waits for what may come at any time, or never, if it waits: an
-            item of a queue, a condition, a line of input.
+        work: whether it waits for what may never come: an item, a condition, input.
         sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
     """
 
@@ -162,46 +166,33 @@ class Doing(NamedTuple):
     of_user: bool = False
     parked: bool = False
     ours: bool = False
-    caller: SourceLine = _UNKNOWN
+    caller: SourceLine = UNKNOWN
     divides: bool = False
     holds_loop: bool = False
-    loop: SourceLine = _UNKNOWN
+    loop: SourceLine = UNKNOWN
     work: bool = False
     sleeps: bool = False
 
 
 class ActivityReader:
-    """
-    Reads stacks.
-
-    Args:
-        jax: the module.
-        sites: the known places that call.
-
-    Attributes:
-        finder: of the user's lines.
-    """
+    """Reads stacks, by the known places that call; *finder* finds the user's lines."""
 
     def __init__(self, jax: ModuleType, sites: CallSites) -> None:
         self._sites = sites
         self._jax = directories(jax)
         self.finder = SourceLineFinder(jax)
         self._loops = CodeLoops()
-        self._kinds: dict[str, int] = {}
+        self._kind_of = lru_cache(MAX_SITES)(self._kind)
 
     def read(self, stack: Stack) -> Doing:
-        """
-        Return what the thread with this *stack* is doing.
-
-        Costs about half a microsecond per function.
-        """
+        """Return what the thread does; about half a microsecond per function."""
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None
-        caller = _UNKNOWN
+        caller = UNKNOWN
         drives = is_packaged = holds = False
         for at in rest:
-            kind = self._kind(at.code)
+            kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
                 if user is None or _is_generated(user) > _is_generated(at):
                     user = at
@@ -212,7 +203,7 @@ class ActivityReader:
                 is_driver = not drives and sites.drives(at.code)
                 is_first = not (holds or state) and bool(at.code.co_flags & _COROUTINE)
                 if (is_driver and not holds) or is_first:
-                    caller = _UNKNOWN if user is at else _line(at)
+                    caller = UNKNOWN if user is at else _line(at)
                 drives, holds = drives or is_driver, holds or is_first
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
@@ -223,7 +214,7 @@ class ActivityReader:
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
-        line = _UNKNOWN if user is None else _line(user)
+        line = UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
         of_user = user is not None
@@ -246,13 +237,12 @@ class ActivityReader:
     def _traced(
         self, stack: Stack, state: str, called: tuple[str, SourceLine]
     ) -> tuple[str, SourceLine]:
-        """Return what JAX traces on *stack* if it compiles, else what is *called*."""
         if state != COMPILE or not stack:
             return called
-        (function, _), caller, within, inner = called, _UNKNOWN, _UNKNOWN, stack[0]
+        (function, _), caller, within, inner = called, UNKNOWN, UNKNOWN, stack[0]
         traces = jits = False
         for at in stack:
-            if self._kind(at.code) in _NOT_THEIRS:
+            if self._kind_of(at.code.co_filename) in _NOT_THEIRS:
                 traces = traces or at.code.co_name in _COMPILING
                 jits = jits or at.code.co_filename.endswith(_JIT)
                 continue
@@ -263,30 +253,25 @@ class ActivityReader:
         return function, caller
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
-        """Return whether a thread that sleeps is parked, and waits for work."""
         offsets = self._sites.offsets(top.code)
         parked = top.offset in offsets.receiving or where(top.code) == _PARKED
         return parked, top.offset in offsets.taking or takes(stack)
 
     def _loop(self, stack: Stack) -> SourceLine:
-        """Return the line of the outermost loop of the user's code on *stack*."""
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
-        return next(filter(None, found), _UNKNOWN)
+        return next(filter(None, found), UNKNOWN)
 
     def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
         """Return the line of the outermost loop of *code*, if it is the user's."""
-        is_user = self._kind(code) == _USER
+        is_user = self._kind_of(code.co_filename) == _USER
         return self._loops.at(code, offset) if is_user else None
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
-        """
-        Return what the innermost functions do, the label of the jitted function that
-        they call, and the stack above those of JAX.
-        """
+        """Return what the innermost do, what jitted one they call, and what calls."""
         state, depth = "", 0
         while depth < len(stack):
             code = stack[depth].code
-            if (kind := self._kind(code)) not in _NOT_THEIRS:
+            if (kind := self._kind_of(code.co_filename)) not in _NOT_THEIRS:
                 break
             if kind == _JAX:
                 # A running program waits for what JAX does around a callback.
@@ -303,17 +288,14 @@ class ActivityReader:
         site = sites.at(at.code, at.offset)
         if site is None:
             return self._waiting(rest), "", rest
-        wraps = self._kind(at.code) == _LIBRARY and sites.calls(at.code)
+        wraps = self._kind_of(at.code.co_filename) == _LIBRARY and sites.calls(at.code)
         if site.state == FETCH and wraps:
             # It calls a jitted function, and always waits for it: Equinox does.
             return DEVICE, "", rest
         return site.state, site.function, rest
 
     def _runs_first(self, at: Position) -> str:
-        """
-        Return the label of the jitted function called *at* this position, which JAX
-        compiles, or whose program it runs from Python, as the first call after that is.
-        """
+        """Return which jitted function JAX compiles or runs at this position."""
         site = self._sites.at(at.code, at.offset)
         return site.function if site is not None and site.state == DEVICE else ""
 
@@ -341,24 +323,14 @@ class ActivityReader:
         """Return the lines of *stack* without our functions, innermost first."""
         return [_line(at) for at in stack if not _is_ours(at.code.co_filename)]
 
-    def _kind(self, code: CodeType) -> int:
-        file = code.co_filename
-        kind = self._kinds.get(file)
-        return self._learn(file) if kind is None else kind
-
-    def _learn(self, file: str) -> int:
+    def _kind(self, file: str) -> int:
         if file.startswith(self._jax):
-            kind = _JAX
-        elif _is_ours(file):
-            kind = _OURS
-        else:
-            # Frozen modules are the interpreter's own.
-            library = file.startswith("<frozen ") or self.finder.is_library(file)
-            kind = _LIBRARY if library else _USER
-        if len(self._kinds) >= MAX_SITES:
-            self._kinds.clear()
-        self._kinds[file] = kind
-        return kind
+            return _JAX
+        if _is_ours(file):
+            return _OURS
+        # Frozen modules are the interpreter's own.
+        library = file.startswith("<frozen ") or self.finder.is_library(file)
+        return _LIBRARY if library else _USER
 
 
 def _label(at: Position) -> str:
@@ -396,10 +368,7 @@ def _line(at: Position) -> SourceLine:
 
 
 def _in_jax(code: CodeType, state: str) -> str:
-    """
-    Return what a thread does that runs *code* of JAX, which has called code that does
-    *state*.
-    """
+    """Return what a thread does that runs *code* of JAX, which called *state*."""
     name = code.co_name
     if state in _DISPATCHES and name in _RUNNING:
         runs = code.co_filename.endswith(_RUNNING[name])
@@ -424,3 +393,70 @@ def _of_pool(stack: Stack, function: str) -> bool:
         at.code.co_name == function and at.code.co_filename.endswith(_POOL)
         for at in stack[:ABOVE_PIPE]
     )
+
+
+# Its first and last offset, and its line.
+_Loop: TypeAlias = tuple[int, int, int]
+_LONGEST = 50_000
+# After which nothing follows in the code.
+_LAST = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
+# What waits for a coroutine jumps without an interrupt.
+_BACK = frozenset(
+    code
+    for name, code in dis.opmap.items()
+    if "JUMP_BACKWARD" in name and not name.endswith("NO_INTERRUPT")
+)
+
+
+class CodeLoops:
+    """Remembers the loops of functions, at most 10,000 of these."""
+
+    def __init__(self) -> None:
+        # The code object keeps its id from being reused.
+        self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
+
+    def at(self, code: CodeType, offset: int) -> SourceLine | None:
+        """Return the line of the outermost loop around *offset*, if there is one."""
+        found = self._found.get(id(code))
+        if found is None:
+            if len(self._found) >= MAX_SITES or len(code.co_code) > _LONGEST:
+                return None
+            self._found[id(code)] = found = code, [*_loops(code)]
+        around = [loop for loop in found[1] if loop[0] <= offset <= loop[1]]
+        if not around:
+            return None
+        _, _, line = max(around, key=lambda loop: loop[1] - loop[0])
+        return SourceLine(code.co_filename, line, code.co_name)
+
+
+def _loops(code: CodeType) -> Iterator[_Loop]:
+    """Yield the loops of *code*: jumps back to where the jump can be reached from."""
+    if _BACK.isdisjoint(code.co_code[::2]):
+        return
+    instructions = list(dis.get_instructions(code))
+    follows: dict[int, list[int]] = {}
+    for here, following in pairwise(instructions):
+        is_last = here.opname.startswith(_LAST)
+        follows[here.offset] = [] if is_last else [following.offset]
+        if here.opcode in dis.hasjrel:
+            follows[here.offset].append(here.argval)
+    lines = {of.offset: (of.positions and of.positions.lineno) for of in instructions}
+    for jump in instructions:
+        if jump.opcode in _BACK:
+            first, last = jump.argval, jump.offset
+            if _reaches(first, last, follows):
+                # A `while` ends with its condition, a `for` begins with its items.
+                numbers = filter(None, (lines[first], lines[last]))
+                yield first, last, min(numbers, default=code.co_firstlineno)
+
+
+def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
+    """Return whether *last* follows from *first*, by what lies between them."""
+    seen, to_see = set[int](), [first]
+    while to_see:
+        if (offset := to_see.pop()) == last:
+            return True
+        if first <= offset < last and offset not in seen:
+            seen.add(offset)
+            to_see += follows.get(offset, ())
+    return False

@@ -29,22 +29,11 @@ _HELPERS = ("_run_python_pjit", "_python_pjit_helper")
 
 class JitCall:
     """
-    A call as found in JAX's frames. Must not outlive the observation: it refers to the
-    user's arguments.
-
-    Args:
-        fun: the jitted callable.
-        args: positional arguments.
-        kwargs: keyword arguments.
-        static_argnums: positions of static arguments.
-        static_argnames: names of static arguments.
-        given: the options passed to `jax.jit` or `jax.pmap`.
-        leaves: the traced leaves, `None` if JAX does not keep them.
-        tree: their tree structure.
-        avals: their abstract values, empty if JAX has none.
-        names: JAX's names of the leaves.
+    A call as found in JAX's frames, with the user's arguments: must not be kept.
 
     Attributes:
+        leaves: the traced leaves, `None` if JAX does not keep them, and their *tree*.
+        avals: their abstract values, empty if JAX has none.
         nodes: an object for each traced argument, the same for equal trees; empty if
             they were not compared.
         kinds: *leaves* by kind, `None` if they were not read.
@@ -85,15 +74,7 @@ class JitCall:
 def call_served_by(
     frame: FrameType, below: FrameType
 ) -> tuple[Jitted, JitCall | None] | tuple[None, None]:
-    """
-    Return the jitted function whose call a ``cache_miss`` *frame* serves, and the call,
-    which must not be kept.
-
-    Args:
-        frame: of jit or pmap.
-        below: the frame that it called, in which jit keeps the arguments as it sees
-            them.
-    """
+    """Return function and call, not to be kept, that a ``cache_miss`` serves."""
     variables = frame.f_locals
     jitted = jitted_from_variables(variables, frame.f_back)
     if jitted is None:
@@ -141,14 +122,7 @@ def _of_pmap(variables: Mapping[str, Any]) -> JitCall:
 
 
 def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
-    """
-    Return the call of a pmap made of jit and shard_map (since 0.8).
-
-    Args:
-        fun: the user's function.
-        frame: of the pmap.
-        params: of the jit, whose arguments are the leaves.
-    """
+    """Return the call of a pmap made of jit and shard_map (since 0.8)."""
     variables, found = frame.f_locals, jit.options_of_shard_map(frame)
     leaves, tree = jit.leaves_and_tree(variables)
     return JitCall(
@@ -165,16 +139,7 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
 
 
 class Missed(NamedTuple):
-    """
-    A missed call about to return. Must not be kept.
-
-    Attributes:
-        fun: the jitted callable.
-        args: positional arguments.
-        kwargs: keyword arguments.
-        static: positions and names of static arguments.
-        executable: the executable it ran.
-    """
+    """A missed call about to return, with what is static. Must not be kept."""
 
     fun: object
     args: tuple[Any, ...]
@@ -199,17 +164,8 @@ def missed(frame: FrameType) -> Missed:
 
 def rebuilt(kind: type, static: Any, children: Sequence[Any]) -> Any:
     """
-    Return an object of a registered pytree class, as JAX makes it of its parts.
-
-    Runs code of the class, which may raise anything.
-
-    Args:
-        kind: the class.
-        static: what the class keeps beside its children.
-        children: its children, which may be any objects.
-
-    Raises:
-        KeyError: *kind* is not registered.
+    Return an object of *kind*, a registered pytree class (else `KeyError`), as JAX
+    makes it. Runs code of the class, which may raise anything.
     """
     registry = import_module("jax._src.tree_util")._registry  # noqa: SLF001 - no public way
     return registry[kind].from_iter(static, children)
@@ -229,15 +185,9 @@ def array_classes(jax: Any) -> tuple[Any, ...]:
 
 def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
     """
-    Return what identifies the shapes of *leaves*: equal if shapes and types are. Costs
-    0.3 µs per leaf; of very many, only their number and the last are read.
-
-    Values are left out, those of static arguments too: a step number passed as an
-    integer is another one on each call.
-
-    Args:
-        leaves: of a call's arguments.
-        arrays: JAX's and NumPy's array classes.
+    Return what identifies the shapes and types of *leaves*, 0.3 µs per leaf; of very
+    many, their number and the last. No values: a step number is another one on each
+    call.
     """
     # By their types: `isinstance` may run code of the program.
     found = [

@@ -1,7 +1,4 @@
-"""
-Properties of JAX arrays, and types of the leaves of a call, by release; meshes,
-devices, shardings and trees by kind, and words for some of them.
-"""
+"""Arrays, leaves of a call, meshes, devices, shardings and trees of JAX, by release."""
 
 from __future__ import annotations
 
@@ -54,13 +51,7 @@ def device_text(device: Any) -> str:
 
 
 def mesh_text(mesh: Any) -> str:
-    """
-    Return text such as ``mesh d=8``; an axis with explicit sharding is ``d=8
-    explicit``.
-
-    Args:
-        mesh: an instance of a JAX class.
-    """
+    """Return text such as ``mesh d=8``, with explicit sharding ``d=8 explicit``."""
     kinds = getattr(mesh, "axis_types", None)
     if isinstance(kinds, dict):  # up to 0.5: axes by kind
         kinds = None
@@ -76,8 +67,7 @@ def mesh_text(mesh: Any) -> str:
 
 def mesh_and_spec(sharding: Any, devices: list[Any]) -> dict[str, Any] | None:
     """
-    Return what `sharded` makes a named *sharding* of, as JSON; `None` if it is not over
-    these *devices* in their order, or is more than names of axes.
+    Return what `sharded` needs, as JSON, if it is over *devices* by names of axes.
     """
     mesh, spec = sharding.mesh, list(sharding.spec)
     kinds = getattr(mesh, "axis_types", None) or ()
@@ -112,28 +102,20 @@ def _kind_text(kind: Any) -> str:
 
 def is_ready_or_deleted(array: Any) -> bool:
     """
-    Return whether *array* is ready, or deleted.
-
-    Up to 0.10 `is_ready` of a deleted array crashes, and the owner may delete the array
-    at any time. Both properties are read from C, within one bytecode, so that no other
-    thread runs in between.
+    Return whether *array* is ready, or deleted. Up to 0.10 `is_ready` of a deleted
+    array crashes, and the owner may delete it at any time: both are read from C, within
+    one bytecode, so that no other thread runs in between.
     """
     return any(map(call, (array.is_deleted, array.is_ready)))
 
 
 def is_pollable(array: Any) -> bool:
-    """
-    Return whether *array* is one on a device. Values being traced count as arrays too,
-    and so do PRNG keys.
-    """
+    """Return whether *array* is on a device: traced values and keys are arrays too."""
     return hasattr(array, "is_ready")
 
 
 def underlying_array(array: Any) -> Any:
-    """
-    Return the array underlying *array*: arrays of PRNG keys wrap one, and have no
-    `is_ready`, nor, on JAX 0.4, a size.
-    """
+    """Return the array in *array*: that of a PRNG key has `is_ready`, and a size."""
     return getattr(array, "_base_array", array)
 
 
@@ -145,10 +127,7 @@ def shard_bytes(array: Any) -> int:
 
 
 def can_copy(jax: Any) -> bool:
-    """
-    Return whether `copied_on_devices` works. In 0.4 the result shares the memory of the
-    array, in spite of ``may_alias=False``; 0.5 has not been tried.
-    """
+    """Return whether `copied_on_devices` works: in 0.4 the result shares the memory."""
     return bool(jax.__version_info__ >= (0, 6))
 
 
@@ -173,10 +152,7 @@ def with_underlying(array: Any, underlying: Any) -> Any:
 
 
 def device_bytes(array: Any) -> int:
-    """
-    Return the bytes of *array* on all devices of all processes, as large as there:
-    packed or padded.
-    """
+    """Return the bytes of *array* on all devices of all processes, packed or padded."""
     size: int = array.on_device_size_in_bytes()
     return size
 
@@ -194,10 +170,7 @@ T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
-    """
-    The type of one leaf; *placement* describes its sharding if the array is committed,
-    otherwise `None`.
-    """
+    """The type of one leaf; *placement* describes the sharding of a committed array."""
 
     shape: tuple[Any, ...]
     dtype: Any
@@ -207,13 +180,8 @@ class Leaf(NamedTuple):
 
 class LeafKinds(NamedTuple):
     """
-    Leaves of a call by what they have in common, of which most of many have all. Must
-    not outlive the call.
-
-    Attributes:
-        keys: what identifies the kind of each leaf.
-        kinds: a leaf of each kind, its abstract value, and its sharding if it is a
-            committed array.
+    Leaves of a call by kind: a key for each, and by key a leaf, its abstract value, and
+    the sharding of a committed array. Must not outlive the call.
     """
 
     keys: Sequence[tuple[int, int, int]]
@@ -228,13 +196,7 @@ class LeafKinds(NamedTuple):
 
 
 class LeafTypes:
-    """
-    Creates leaf types, a quarter of a microsecond each. Equal ones are one object.
-
-    Args:
-        jax: the module.
-        place: returns the placement for a sharding.
-    """
+    """Creates leaf types, a quarter of a microsecond each, with *place*'s placement."""
 
     def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
         self._array, self._tracer = jax.Array, jax._src.core.Tracer  # noqa: SLF001 - deprecated where it was public
@@ -243,13 +205,7 @@ class LeafTypes:
         self._shared: dict[Leaf, Leaf] = {}
 
     def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
-        """
-        Return *leaves* by kind.
-
-        Args:
-            leaves: arrays, numbers, and other objects that JAX accepts.
-            avals: their abstract values, empty if JAX has not kept them.
-        """
+        """Return *leaves* by kind; JAX may not have kept their abstract values."""
         if len(avals) != len(leaves):
             avals = [
                 self._abstract(leaf) if package_of(type(leaf)) else None
@@ -281,7 +237,6 @@ class LeafTypes:
         return tuple(map(found.__getitem__, kinds.keys))
 
     def _is_array(self, leaf: Any) -> bool:
-        """Return whether *leaf* is a JAX array, which has a sharding."""
         return (
             is_class(type(leaf))
             and isinstance(leaf, self._array)
@@ -307,7 +262,6 @@ def plain(path: str) -> str:
 
 
 def _abstract(jax: Any) -> Callable[[Any], Any]:
-    """Return JAX's function for the abstract value of a leaf."""
     for home in ("core", "api_util"):  # the latter in 0.4
         module = getattr(jax._src, home, None)  # noqa: SLF001 - no public way
         found: Callable[[Any], Any] | None = getattr(module, "shaped_abstractify", None)

@@ -1,7 +1,4 @@
-"""
-Whether JAX traces, its backends, and this process's place among others, without waiting
-for any of them.
-"""
+"""Whether JAX traces, its backends, and this process's place, without waiting."""
 
 from __future__ import annotations
 
@@ -28,23 +25,15 @@ _UNSAFE = "before JAX 0.6 they can block a program with callbacks on a CPU forev
 
 
 def is_calling(jax: Any) -> Callable[[], bool]:
-    """
-    Return a function that returns whether the program itself is calling on this thread,
-    as opposed to JAX while it traces.
-
-    Raises:
-        AttributeError: this JAX has no such function.
-    """
+    """Return JAX's function that returns whether the program calls, not JAX itself."""
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean
 
 
 def initialised(jax: Any) -> bool:
     """
-    Return whether all backends are initialised. Takes no lock, and 50 ms at most.
-
-    JAX's own check waits for its lock: a scrape would hang until the slowest host of a
-    cluster has joined.
+    Return whether all backends are initialised, within 50 ms: JAX's own check waits for
+    its lock, until the slowest host of a cluster has joined.
     """
     return client(jax) is not None
 
@@ -68,10 +57,7 @@ def version() -> str | None:
 
 
 def client(jax: Any) -> Any:
-    """
-    Return an object that identifies the current backends, `None` before they are
-    initialised. It changes if the program replaces its backends.
-    """
+    """Return what identifies the current backends, `None` before they are there."""
     bridge = jax._src.xla_bridge  # noqa: SLF001 - no public name for it
     lock, end = bridge._backend_lock, monotonic() + _MOMENT_SECONDS  # noqa: SLF001
     # They are initialised one by one.
@@ -99,15 +85,7 @@ def forked(jax: Any) -> bool:
 
 
 class Cluster(NamedTuple):
-    """
-    A process of a cluster.
-
-    Attributes:
-        rank: its number, from 0.
-        size: how many processes there are.
-        coordinator: address of the coordinator, the same in all of them; empty if
-            `jax.distributed` is not initialised, as may be on TPUs.
-    """
+    """A process of a cluster; TPUs may have no coordinator in `jax.distributed`."""
 
     rank: int
     size: int
@@ -115,12 +93,7 @@ class Cluster(NamedTuple):
 
 
 def cluster(jax: Any) -> Cluster | None:
-    """
-    Return the place of this process, `None` if it is not known yet.
-
-    What `jax.distributed.initialize` was given, or found, is known as soon as all
-    processes have joined; the backends, which also know it, may be initialised later.
-    """
+    """Return the place of this process, `None` while it is not known."""
     state = jax._src.distributed.global_state  # noqa: SLF001 - no public name for it
     # It remains after the shutdown, which JAX does at exit.
     address = state.coordinator_address or ""

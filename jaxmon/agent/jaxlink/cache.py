@@ -30,7 +30,6 @@ class JaxCache:
     def __init__(self, jax: ModuleType) -> None:
         self._source: Any = jax._src  # noqa: SLF001 - no public name for it
         self.config: Any = jax.config
-        self._hashed: dict[str, bool] = {}
 
     @property
     def configured(self) -> str | None:
@@ -71,12 +70,7 @@ class JaxCache:
         return getattr(self._source.compilation_cache, "_cache", None)
 
     def given_up(self, error: str | None) -> str | None:
-        """
-        Return why JAX does not use the configured directory.
-
-        Args:
-            error: the latest error of the cache.
-        """
+        """Return why JAX does not use the directory; *error* is its latest one."""
         module = self._source.compilation_cache
         if getattr(module, "_cache_checked", False) and not module._cache_used:  # noqa: SLF001
             return (
@@ -95,10 +89,7 @@ class JaxCache:
         return None
 
     def missing_package(self) -> str:
-        """
-        Return the package without which JAX cannot open the configured directory, which
-        is not on a file system; empty if there is none. Takes a millisecond.
-        """
+        """Return what JAX lacks to open a remote directory, if so; a millisecond."""
         scheme, remote, _ = (self.configured or "").partition("://")
         if not remote or scheme == "file":
             return ""
@@ -108,10 +99,13 @@ class JaxCache:
         return package if package and find_spec(package) is None else ""
 
     def key_includes_path(self) -> bool:
-        """
-        Return whether the directory's path is part of the cache key, by testing it.
-        """
-        return any([self._is_hashed(name) for name in self._xla_caches()])
+        """Return whether the path is part of the cache key, by testing it."""
+        return any(
+            [
+                self._digest(name, "/one") != self._digest(name, "/other")
+                for name in self._xla_caches()
+            ]
+        )
 
     def decompress(self, entry: bytes) -> bytes:
         """Undo the compression of an entry."""
@@ -124,36 +118,19 @@ class JaxCache:
         wanted = getattr(self.config, name, None) or ""
         return [cache for cache in XLA_CACHES if wanted == "all" or cache in wanted]
 
-    def _is_hashed(self, name: str) -> bool:
-        if name not in self._hashed:
-            first, other = (self._digest(name, path) for path in ("/one", "/other"))
-            self._hashed[name] = first != other
-        return self._hashed[name]
-
     def _digest(self, name: str, path: str) -> bytes:
-        """Return the cache key's digest of compile options that contain *path*."""
         digest = hashlib.sha256()
-        try:
+        # In an unknown release of JAX nothing is hashed.
+        with interrupts.expected(AttributeError, TypeError):
             options = self._source.lib.xla_client.CompileOptions()
             setattr(options.executable_build_options.debug_options, name, path)
             key = self._source.cache_key
             key._hash_serialized_compile_options(digest, options)  # noqa: SLF001
-        except (AttributeError, TypeError) as error:  # an unknown release of JAX
-            interrupts.pass_on(error)
-            return b""
         return digest.digest()
 
 
 class Write(NamedTuple):
-    """
-    An entry that JAX is about to write.
-
-    Attributes:
-        key: key of the entry.
-        module: the program's name.
-        seconds: how long it took to compile.
-        callbacks: whether it calls the host.
-    """
+    """An entry that JAX is about to write, and whether its program calls the host."""
 
     key: str
     module: str
@@ -162,9 +139,7 @@ class Write(NamedTuple):
 
 
 def written(frame: FrameType) -> Write:
-    """
-    Return the entry that *frame*, which calls ``compiler._cache_write``, is writing.
-    """
+    """Return the entry that *frame* is writing, by ``compiler._cache_write``."""
     variables = frame.f_locals
     return Write(
         str(variables["cache_key"]),
@@ -175,15 +150,7 @@ def written(frame: FrameType) -> Write:
 
 
 class Failed(NamedTuple):
-    """
-    A failed operation of the cache.
-
-    Attributes:
-        operation: ``read`` or ``write``.
-        key: of the entry.
-        module: the program's name.
-        sought: whether JAX only checked that the entry exists, as in a cluster.
-    """
+    """A failed operation on an entry; *sought* if JAX only checked that it exists."""
 
     operation: Literal["read", "write"]
     key: str
@@ -222,10 +189,9 @@ def module_of(key: str) -> str:
 
 def key_part(jax: Any) -> str:
     """
-    Return the part of JAX's keys that is about all devices, ``""`` if that is unknown.
-
-    For programs that run on all of them it should be the same in all processes. Where
-    it is not, as in 0.10.2 and 0.12.0, no process finds what another one has stored.
+    Return what JAX's keys have about all devices, ``""`` if unknown. It should be the
+    same in all processes: where it is not, as in 0.10.2 and 0.12.0, none finds what
+    another stored.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - what JAX makes its keys with
     with interrupts.expected(AttributeError, RuntimeError, TypeError, ValueError):

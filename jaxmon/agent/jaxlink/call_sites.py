@@ -3,9 +3,8 @@ The places in the user's code that call jitted functions, ask iterators for item
 transfer arrays.
 
 A cached call runs in C++: the innermost frame is the caller's, at the instruction that
-calls. So these places are remembered when a call is seen, and found in the code of the
-functions that are on a stack; there only global names are known, and names of what that
-code has been seen to call on another line.
+calls. So places are remembered when a call is seen, and found in the code of functions
+on a stack, by global names and by names of what it has been seen to call.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import dis
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from types import CodeType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME, directories, is_inside, is_module
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
-from jaxmon.agent.jaxlink.waits import is_sleep
 from jaxmon.host.sources import OURS
 from jaxmon.threads import get_ident, get_native_id
 from jaxmon.tuples import NamedTuple
@@ -48,6 +46,7 @@ _UNIT = 2
 _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # What waits for work in C: of `queue.SimpleQueue`, of the terminal or a pipe.
 _TAKING, _INPUT, _STDIN = "get", "input", "stdin"
+_SLEEP, _SLEEPS = ("time", "sleep"), ("sleep", "time.sleep")
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 _Place: TypeAlias = tuple[int | None, int | None]
@@ -57,14 +56,7 @@ _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 
 class CallSite(NamedTuple):
-    """
-    A place that calls.
-
-    Attributes:
-        state: what the thread does during the call.
-        function: the label of the jitted function, if known.
-        code: keeps the id of the code object from being reused.
-    """
+    """A place that calls, and what the thread does then; *code* keeps its id."""
 
     state: str
     function: str
@@ -76,8 +68,8 @@ class CallSites:
     Remembers these places.
 
     Attributes:
-        threads: the threads that call jitted functions of the user, with their numbers
-            in the kernel, the latest last: others get their identifiers once they end.
+        threads: those that call jitted functions of the user, latest last, with their
+            numbers in the kernel: others get their identifiers once they end.
     """
 
     def __init__(self) -> None:
@@ -92,14 +84,7 @@ class CallSites:
     def call_from(
         self, frame: FrameType | None, function: str, *, internal: bool = False
     ) -> None:
-        """
-        Remember that *frame* calls a jitted function, on this thread.
-
-        Args:
-            frame: the caller.
-            function: its label.
-            internal: whether it is JAX's own: an operation outside of jit.
-        """
+        """Remember that *frame* calls *function*, *internal* if it is JAX's own."""
         while frame is not None and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
         # An operation called by another one of JAX has frames of JAX on the stack.
@@ -113,31 +98,18 @@ class CallSites:
             threads[ident] = number
 
     def add(self, frame: FrameType, state: str, function: str = "") -> None:
-        """
-        Remember that *frame* is calling; a third of a microsecond if it is known.
-
-        Args:
-            frame: of the user's code.
-            state: what the thread does during the call.
-            function: the label of the jitted function that is called.
-        """
+        """Remember that *frame* is calling; a third of a microsecond if known."""
         self._add(frame.f_code, frame.f_lasti, state, function)
 
     def at(self, code: CodeType, offset: int) -> CallSite | None:
-        """
-        Return what *code* calls at *offset*, if that is a known place, or if it is
-        known to call the same name elsewhere, which takes some microseconds.
-        """
+        """Return what *code* calls at *offset*, there or by the same name elsewhere."""
         site = self._sites.get((id(code), offset))
         if site is None and id(code) in self._callers:
             return self._elsewhere(code, offset)
         return site
 
     def called(self, traceback: Any) -> str | None:
-        """
-        Return the label of the jitted function that was called at a *traceback* of JAX,
-        empty if it may be one of several.
-        """
+        """Return what was called at a *traceback* of JAX, empty if one of several."""
         codes, offsets = traceback.raw_frames()
         site = self.at(codes[0], offsets[0]) if codes else None
         if site is None or site.state != DEVICE:
@@ -158,10 +130,7 @@ class CallSites:
             self._drivers[id(code)] = code
 
     def waits_for_item(self, code: CodeType, offset: int) -> bool:
-        """
-        Return whether *code* calls jitted functions or operations, and waits at
-        *offset* for the next item of an iterator.
-        """
+        """Return whether *code* drives a device, and waits for an item there."""
         key = id(code)
         return key in self._drivers and offset in self._asking.get(key, _NONE).asking
 
@@ -170,10 +139,7 @@ class CallSites:
         return self._asking.get(id(code), _NONE)
 
     def study(self, code: CodeType, names: dict[str, Any]) -> None:
-        """
-        Find the places in *code* with the global *names*, the first time: a few
-        microseconds for each of its instructions.
-        """
+        """Find the places in *code*, once; a few microseconds per instruction."""
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
         asking, receiving, taking, idling, sleeping = (set[int]() for _ in range(5))
@@ -184,7 +150,7 @@ class CallSites:
                 if call.method == (_STDIN if call.is_loop else _TAKING):
                     taking.add(call.offset)
                 idling.update([call.offset] * (name == _INPUT))
-                sleeping.update([call.offset] * is_sleep(call.text, name, names, code))
+                sleeping.update([call.offset] * _is_sleep(call, names, code))
                 if call.is_loop or name == "next":
                     asking.add(call.offset)
                     # Python 3.12 is behind it while it runs a generator.
@@ -208,7 +174,6 @@ class CallSites:
         ]
 
     def _elsewhere(self, code: CodeType, offset: int) -> CallSite | None:
-        """Return what *code* calls by the name that it calls at *offset*."""
         called = self._called.get(id(code))
         if called is None:
             calls = _calls(code) if len(code.co_code) <= _LONGEST else ()
@@ -240,13 +205,7 @@ class CallSites:
 
 
 class _Call(NamedTuple):
-    """
-    A place that calls, or takes the next item of a loop.
-
-    Attributes:
-        name: of the variable at the beginning of what is called, if it begins so.
-        attributes: those that follow.
-    """
+    """A place that calls, or takes the next item of a loop, as it begins."""
 
     offset: int
     name: str = ""
@@ -256,12 +215,10 @@ class _Call(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The last attribute."""
         return self.attributes[-1] if self.attributes else ""
 
     @property
     def text(self) -> str:
-        """What is called, as in the source."""
         return ".".join((self.name, *self.attributes))
 
 
@@ -280,7 +237,6 @@ _NONE = WaitOffsets()
 
 
 def _state_of(value: object, method: str) -> str | None:
-    """Return what a thread does that calls *value*, or *method* of that module."""
     kind = type(value)
     if kind is ModuleType:
         name = str(vars(value).get("__name__"))
@@ -291,9 +247,19 @@ def _state_of(value: object, method: str) -> str | None:
     return DEVICE if name_of(kind) == TYPE_NAME else None
 
 
+def _is_sleep(call: _Call, names: dict[str, Any], code: CodeType) -> bool:
+    """Return whether it is one of `time.sleep`, by any name, or imported in *code*."""
+    value = dict.get(names, call.name) if call.is_global else None
+    if type(value) is ModuleType:
+        value = vars(value).get(call.method)
+    if type(value) is BuiltinFunctionType:
+        return (value.__module__, value.__name__) == _SLEEP
+    imported = call.text in _SLEEPS and {*_SLEEP} <= {*code.co_names}
+    return imported and not call.is_global
+
+
 def _calls(code: CodeType) -> Iterator[_Call]:
-    """Yield what *code* calls, or takes the next item from in a ``for`` loop."""
-    # A name is loaded where the source of the call begins.
+    """Yield what *code* calls or loops over; its name is loaded where that begins."""
     names: dict[_Place, tuple[str, bool]] = {}
     attributes: defaultdict[_Place, list[str]] = defaultdict(list)
     for instruction in dis.get_instructions(code):
@@ -349,18 +315,7 @@ _Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 
 class TransferSite:
-    """
-    A source line that transfers data in one direction by one function.
-
-    Attributes:
-        file: source file; empty if no line of the program is on the stack.
-        line: line number in *file*.
-        direction: direction of the transfer, or ``sync``.
-        how: name of the function that the program called.
-        code: keeps the id of the code object from being reused.
-        ended: when the latest transfer ended, in nanoseconds.
-        spent: how long it took.
-    """
+    """A line that transfers or syncs; the latest *ended* then, *spent* nanoseconds."""
 
     __slots__ = (
         *("bytes", "code", "count", "direction", "ended", "file", "how", "line"),
@@ -409,16 +364,10 @@ class TransferSites:
         self, frame: FrameType, direction: Direction, *, scalars: bool = False
     ) -> TransferSite | None:
         """
-        Return the transfer site on the stack of *frame*; `None` if the transfer is made
-        by JAX itself or by us, or is observed as a whole further up.
-
-        Costs 0.15 µs per frame with warm CPU caches, four times that between two XLA
-        executions.
-
-        Args:
-            frame: the frame of JAX that makes the transfer.
-            direction: direction of the transfer.
-            scalars: only numbers are sent, which may be literals.
+        Return the transfer site on the stack of *frame*; `None` if JAX itself or we
+        transfer, or it is observed further up. If *scalars*, only numbers are sent,
+        maybe literals. Costs 0.15 µs per frame with warm CPU caches, four times that
+        between two XLA executions.
         """
         # The program calls the method itself, without a frame of JAX.
         how = "block_until_ready" if direction == "sync" else ""

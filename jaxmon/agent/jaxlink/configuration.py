@@ -20,12 +20,7 @@ from jaxmon.tuples import NamedTuple
 
 
 class Configuration(NamedTuple):
-    """
-    Attributes:
-        names: as users write them, such as ``jax_enable_x64``; empty for a value that
-            may also appear under a name.
-        values: returns their current values on this thread. Costs a microsecond or two.
-    """
+    """Settings by public name, empty if it is there twice, and their current values."""
 
     names: tuple[str, ...]
     values: Callable[[], tuple[Any, ...]]
@@ -55,11 +50,9 @@ def context_of(jax: Any) -> Configuration:
     count = len(context())
     tell = getattr(config, "trace_context_names", None)
     if tell is not None:
-        try:
+        names: tuple[str, ...] = ()
+        with interrupts.expected(NotImplementedError):  # with an older jaxlib
             names = tuple(tell())
-        except NotImplementedError as error:  # with an older jaxlib
-            interrupts.pass_on(error)
-            names = ()
         if len(names) == count:
             return Configuration(names, context)
     code = getattr(context, "__code__", None)
@@ -76,10 +69,7 @@ _DEBUGGING = (
 
 
 def debugging(jax: Any) -> dict[str, str]:
-    """
-    Return the settings that are on and meant for debugging, each with the line of the
-    program that sets it, empty if none or several do.
-    """
+    """Return settings for debugging that are on, with the one line that sets each."""
     found = {}
     for name in _DEBUGGING:
         if getattr(jax.config, name, False) is True:
@@ -118,7 +108,6 @@ def _read_one_by_one(
 
 
 def _public(config: Any, name: str) -> str:
-    """Return the public name of JAX's setting *name*."""
     state = getattr(config, name, None)
     for attribute in ("name", "_name"):
         found = getattr(state, attribute, None)

@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.folding import captured
+from jaxmon.agent.jaxlink.contents import captured
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.clocks import monotonic
@@ -44,15 +44,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
-    """
-    Return the loop whose body is most of *jaxpr*, `None` if there is none that is seen
-    in the source. Takes 2 µs per equation.
-
-    Args:
-        jaxpr: of a function.
-        place: where that is defined, ``path/file.py:12``; loops around it do not count.
-        lines: knows whose files are whose.
-    """
+    """Return the loop that is most of the function at *place*; 2 µs per equation."""
     if not place:
         return None
     first, rest = jaxpr.eqns[:_MOST_OUTERMOST], jaxpr.eqns[_MOST_OUTERMOST:_MOST]
@@ -84,7 +76,6 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
 
 
 def _origin(equation: Any) -> _Origin | None:
-    """Return operation, calls that traced it, names and shapes, as far as known."""
     info = equation.source_info
     if info.traceback is None:
         return None
@@ -120,7 +111,6 @@ def _line_of(code: CodeType, offset: int) -> int | None:
 
 @functools.lru_cache(maxsize=_MOST_FILES)
 def _bodies(file: str) -> tuple[tuple[int, int], ...]:
-    """Return the first and last lines of the bodies of loops in a source *file*."""
     try:
         tree = ast.parse(bounded.read(Path(file)))
     except (ConfigFileError, SyntaxError, ValueError) as error:
@@ -145,13 +135,7 @@ _Calls: TypeAlias = tuple[_Place, ...]
 
 
 class EquationReader:
-    """
-    Reads jaxprs, for a limited time in all; 1 to 3 µs per equation.
-
-    Args:
-        lines: knows whose files are whose.
-        until: when to stop, by `monotonic`.
-    """
+    """Reads jaxprs *until* a time of `monotonic`; 1 to 3 µs per equation."""
 
     def __init__(self, lines: SourceLineFinder, until: float) -> None:
         self._lines = lines
@@ -160,13 +144,7 @@ class EquationReader:
         self._stacks: dict[Any, _Calls] = {}
 
     def read(self, jaxpr: Any, place: str) -> CompiledProgram:
-        """
-        Return what is in *jaxpr*.
-
-        Args:
-            jaxpr: of a function, `None` if it is gone.
-            place: where that is defined, ``path/file.py:12``.
-        """
+        """Return what is in *jaxpr*, if it is there, of a function at *place*."""
         if jaxpr is None:
             return CompiledProgram(unknown="JAX has let go of its jaxpr")
         try:
@@ -185,10 +163,7 @@ class EquationReader:
         )
 
     def heaviest(self, jaxpr: Any, place: str) -> tuple[int, int, str]:
-        """
-        Return the number of equations in *jaxpr*, of a function defined at *place*, and
-        how many come from which line of the user's, at most.
-        """
+        """Return the number of equations, and most of which line of the user's."""
         self._count(jaxpr, place)
         lines = Counter[_Place]()
         for calls, counts in self._counts.items():
@@ -227,7 +202,6 @@ class EquationReader:
                     self._walk(inner, base, name, depth - 1)
 
     def _calls(self, traceback: Any) -> _Calls:
-        """Return the user's lines in *traceback*, those outside of the function not."""
         if traceback is None:
             return ()
         if (cached := self._stacks.get(traceback)) is not None:
@@ -264,7 +238,6 @@ def _stacks(largest: list[tuple[_Calls, Counter[str]]]) -> Iterator[EquationStac
 
 
 def _inside(calls: _Calls, name: str) -> _Calls:
-    """Return those of *calls* that are in the function *name*."""
     for at, (_, _, function) in enumerate(calls):
         if function.rpartition(".")[2] == name:
             return calls[at:]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transforms import jaxprs_in
+from jaxmon.agent.jaxlink.transforms import jaxprs_in, jaxprs_of
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -33,12 +34,7 @@ _MEMORY = {
 
 
 def loaded(jax: Any) -> list[Any]:
-    """
-    Return XLA's loaded executables. Takes microseconds; JAX's devices are initialised.
-
-    Each is the object that JAX has, and lives as long as JAX holds it: what this
-    returns must not be kept.
-    """
+    """Return XLA's loaded executables, not to be kept; there are devices already."""
     found: list[Any] = jax.local_devices()[0].client.live_executables()
     return found
 
@@ -46,35 +42,21 @@ def loaded(jax: Any) -> list[Any]:
 def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> Any:
     """
     Return options to print HLO without large constants; `None` if this JAX has none,
-    which then omits them as well.
-
-    Parts that differ between hosts are omitted: metadata, unless *origins*, and backend
-    configuration, which contains autotuning results, unless that or *configured*. The
-    class moved within jaxlib: to ``xla_client.hlo`` in 0.9, from ``xla_client._xla``.
+    which then omits them as well. What differs between hosts is omitted: metadata,
+    unless *origins*, and autotuning results, unless that or *configured*.
     """
-    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
-    for home in ("hlo", "_xla"):
-        kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
-        if kind is not None:
-            found = kind()
-            found.print_large_constants = False
-            found.print_metadata = origins
-            found.print_backend_config = origins or configured
-            return found
-    return None
+    kind = _of_jaxlib(jax, "HloPrintOptions")
+    if kind is None:
+        return None
+    found = kind()
+    found.print_large_constants = False
+    found.print_metadata = origins
+    found.print_backend_config = origins or configured
+    return found
 
 
 def texts(executable: Any, options: Any) -> Iterator[str]:
-    """
-    Yield the HLO of each module of *executable*, usually one.
-
-    Args:
-        executable: XLA's executable.
-        options: what `printing` returned.
-
-    Raises:
-        RuntimeError: it was deleted, or its backend provides no HLO.
-    """
+    """Yield the HLO of each module, usually one; `RuntimeError` if it is gone."""
     for module in executable.hlo_modules():
         yield module.to_string(*(() if options is None else (options,)))
 
@@ -85,29 +67,19 @@ def size_of(jaxpr: Any) -> int:
 
 
 def facts(executable: Any) -> dict[str, float]:
-    """
-    Return XLA's statistics of *executable*, as far as known.
-
-    They are per device. FLOPs and accessed bytes count the body of a loop once, however
-    often it runs, and almost nothing for custom calls.
-    """
+    """Return XLA's statistics per device; it counts the body of a loop once."""
     found: dict[str, float] = {}
-    try:
-        cost = executable.cost_analysis() or {}
-    except (RuntimeError, NotImplementedError) as error:
-        interrupts.pass_on(error)
-        cost = {}
+    cost, memory = None, None
+    with interrupts.expected(RuntimeError):
+        cost = executable.cost_analysis()
+    with interrupts.expected(RuntimeError):
+        memory = executable.get_compiled_memory_stats()
     if isinstance(cost, list):
-        cost = cost[0] if cost else {}
+        cost = cost[0] if cost else None
     for name, key in (("flops", "flops"), ("accessed_bytes", "bytes accessed")):
-        value = cost.get(key, -1)
+        value = (cost or {}).get(key, -1)
         if value >= 0 and math.isfinite(value):
             found[name] = value
-    try:
-        memory = executable.get_compiled_memory_stats()
-    except (RuntimeError, NotImplementedError) as error:
-        interrupts.pass_on(error)
-        return found
     for name, (attribute, zero_is_unknown) in _MEMORY.items():
         value = getattr(memory, attribute, -1)
         if value > 0 or (value == 0 and not zero_is_unknown):
@@ -116,14 +88,7 @@ def facts(executable: Any) -> dict[str, float]:
 
 
 class ArgumentCopy(NamedTuple):
-    """
-    A copy that a program makes of an argument, to become one of its outputs.
-
-    Attributes:
-        argument: name of the argument, empty if JAX gives none.
-        bytes: of it, on one device.
-        beside_loops: whether the program has loops.
-    """
+    """A copy of an argument that becomes an output: its name if known, and bytes."""
 
     argument: str
     bytes: int
@@ -136,10 +101,7 @@ _TYPE = r"([a-z]+)(\d*)\w*\[([\d,]*)\]"
 
 
 def argument_copies(text: str) -> Iterator[ArgumentCopy]:
-    """
-    Yield the copies of arguments in the HLO *text* of a module that become outputs: it
-    would need none of those that are donated.
-    """
+    """Yield the copies in the HLO *text* that donated arguments would not need."""
     _, _, entry = text.partition("\nENTRY ")
     if " copy(" not in entry:
         return
@@ -184,13 +146,7 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
 
 
 def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
-    """
-    Return which effect keeps calls of a program off the fast path, if any.
-
-    Args:
-        executable: JAX's, from a missed call.
-        asked: JAX's function that decides it.
-    """
+    """Return which effect keeps calls off the fast path, as *asked*, if any."""
     call = getattr(executable, "unsafe_call", None)
     if call is None:
         return None
@@ -207,13 +163,9 @@ def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
 
 class Rerun(NamedTuple):
     """
-    What re-running a call would do.
-
-    Attributes:
-        effects: whether anything besides its outputs.
-        donated: the leaves of the arguments that it donates, by their number; `None` if
-            it donates some, and it is not known which.
-        program: returns what JAX traced, as long as that exists.
+    What re-running a call would do: *effects* besides outputs, and the numbers of
+    leaves *donated*, `None` if unknown. JAX's *program* is returned as long as it
+    exists.
     """
 
     effects: bool
@@ -229,10 +181,7 @@ class Rerun(NamedTuple):
 def rerun_of(
     jax: Any, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Rerun:
-    """
-    Return what re-running a call of *jitted* would do. JAX has cached its trace; the
-    arguments may have been donated.
-    """
+    """Return what re-running a call would do; its arguments may have been donated."""
     traced = jitted.trace(*args, **kwargs)
     donated: frozenset[int] | None = frozenset(traced.donate_argnums)
     if donated:
@@ -254,20 +203,20 @@ def traced_program(
 
 def _calls_back(jaxpr: Any) -> bool:
     """Return whether *jaxpr* calls Python, or code declared to have side effects."""
-    for equation in jaxpr.eqns:
-        if "callback" in equation.primitive.name:
-            return True
-        if equation.params.get("has_side_effect"):
-            return True
-        if any(_calls_back(inner) for _, inner in jaxprs_in(equation)):
-            return True
-    return False
+    found = [
+        "callback" in equation.primitive.name or equation.params.get("has_side_effect")
+        for inside in jaxprs_of(jaxpr, sys.maxsize)
+        for equation in inside.eqns
+    ]
+    return any(found)
 
 
 _COMPUTATION = r"(?:ENTRY )?%([\w.\-]+) \(.*\{$"
 _NAME = r"%([\w.\-]+)"
 _WHILE = r" while\(.*body=%([\w.\-]+)"
 _TRIPS = r'"known_trip_count":\{"n":"(\d+)"'
+
+_HOMES = ("hlo", "_xla")
 
 # Each body takes as long to analyse as reading its text.
 _LONGEST = 4_000_000
@@ -290,18 +239,12 @@ def accessed_bytes(jax: Any, executable: Any) -> float | None:
 
 
 class _Module:
-    """
-    The computations of a module.
-
-    Attributes:
-        entry: the name of the one that is the program.
-        loops: number of its loops.
-    """
+    """The computations of a module, of which *entry* is the program."""
 
     def __init__(self, jax: Any, client: Any, text: str) -> None:
         self._client = client
-        self._parse = _function(jax, "hlo_module_from_text")
-        self._analyse = _function(jax, "hlo_module_cost_analysis")
+        self._parse = _of_jaxlib(jax, "hlo_module_from_text")
+        self._analyse = _of_jaxlib(jax, "hlo_module_cost_analysis")
         self._texts = dict(_computations(text))
         self.entry = next(
             name for name, body in self._texts.items() if body.startswith("ENTRY ")
@@ -310,7 +253,6 @@ class _Module:
         self._totals: dict[str, float | None] = {}
 
     def total(self, name: str) -> float | None:
-        """Return the bytes of a computation, with those of each trip of its loops."""
         if name not in self._totals:
             self._totals[name] = self._total(name)
         return self._totals[name]
@@ -335,7 +277,6 @@ class _Module:
         return float(cost.get("bytes accessed", 0.0))
 
     def _called(self, name: str, order: dict[str, None]) -> Mapping[str, None]:
-        """Return what *name* calls, and itself last: each after what it calls."""
         body = self._texts[name].partition("\n")[2]
         for callee in re.findall(_NAME, body):
             if callee in self._texts and callee not in order:
@@ -356,19 +297,14 @@ class _Module:
                     yield from self._loops(callee)
 
 
-def _function(jax: Any, name: str) -> Any:
-    """Return a function of jaxlib; some moved to ``hlo`` in 0.9, from ``_xla``."""
-    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the analysis
-    homes = (getattr(client, home, None) for home in ("hlo", "_xla"))
-    found = next((home for home in homes if hasattr(home, name)), None)
-    if found is None:
-        msg = f"this jaxlib has no {name}"
-        raise NotImplementedError(msg)
-    return getattr(found, name)
+def _of_jaxlib(jax: Any, name: str) -> Any:
+    """Return what moved within jaxlib to ``hlo``, most of it in 0.9, from ``_xla``."""
+    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to these
+    found = [getattr(getattr(client, home, None), name, None) for home in _HOMES]
+    return next(filter(None, found), None)
 
 
 def _computations(text: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each computation."""
     name, lines = "", list[str]()
     for line in text.splitlines():
         if not name:

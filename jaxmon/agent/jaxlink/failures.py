@@ -18,9 +18,10 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from traceback import walk_tb
+from types import FrameType, ModuleType
 from typing import Literal, NamedTuple
 
 from jaxmon.agent.inspection import module_of, name_of
@@ -123,10 +124,7 @@ def is_runtime_error(error: BaseException) -> bool:
 
 
 def is_of_a_program(error: BaseException) -> bool:
-    """
-    Return whether the runtime's *error* is about a program or its arrays. Those of the
-    coordination service are answers to questions.
-    """
+    """Return whether it is about a program or its arrays, not coordination."""
     return status_of(error) not in _ANSWERS
 
 
@@ -142,12 +140,7 @@ def is_deleted_array(error: BaseException) -> bool:
 
 
 def is_from_jax(error: BaseException) -> bool:
-    """
-    Return whether *error* was raised by JAX or its runtime, judging by type and text.
-
-    For errors that surface outside JAX's Python code: a cached call raises builtin
-    exceptions straight from C++.
-    """
+    """Return whether JAX or its runtime raised *error*, by type and text."""
     if is_runtime_error(error):
         return True
     if is_module(module_of(type(error))):
@@ -166,14 +159,7 @@ def is_from_jax(error: BaseException) -> bool:
 def iter_jax_errors(
     error: BaseException, is_known: Callable[[BaseException], bool]
 ) -> Iterator[BaseException]:
-    """
-    Yield the JAX errors in *error*: itself, members of a group, and causes, as when a
-    server raises an error of its own.
-
-    Args:
-        error: any exception.
-        is_known: returns whether an error has been handled already.
-    """
+    """Yield the new JAX errors in *error*: itself, members of a group, and causes."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < _MAX_CHAIN:
         candidate = waiting.pop()
@@ -192,9 +178,7 @@ def iter_jax_errors(
 
 
 def kind_of(error: BaseException) -> str:
-    """
-    Return one of `catalog.ERROR_KINDS` for an exception from JAX or from a jitted call.
-    """
+    """Return the one of `catalog.ERROR_KINDS` of an error from JAX or a jitted call."""
     status = status_of(error)
     if is_runtime_error(error) or status is not None:
         return _kind_of_status(status, _text(error))
@@ -217,14 +201,8 @@ def status_of(error: BaseException) -> str | None:
 
 
 def stage_of(error: BaseException) -> Stage | None:
-    """
-    Return how far a call had come when *error* was raised, if known from its traceback.
-    """
-    passed = set()
-    traceback = error.__traceback__
-    while traceback is not None:
-        passed.add(traceback.tb_frame.f_code.co_name)
-        traceback = traceback.tb_next
+    """Return how far a call had come, as far as the traceback of *error* shows."""
+    passed = _passed(error)
     for stage, names in _STAGES:
         if not passed.isdisjoint(names):
             return stage
@@ -233,31 +211,22 @@ def stage_of(error: BaseException) -> Stage | None:
 
 def is_gradient_mismatch(error: AssertionError) -> bool:
     """Return whether *error* was raised by JAX's own gradient checker."""
-    return _passed(error, ("check_close", "_check_dtypes_match"))
+    return not _passed(error).isdisjoint(("check_close", "_check_dtypes_match"))
 
 
 def is_created_late(error: BaseException) -> bool:
-    """
-    Return whether the runtime's *error* is constructed in the frame that handles it, as
-    in older releases with Python 3.11.
-    """
+    """Return whether it is constructed where it is handled, as in older releases."""
     return sys.version_info < (3, 12) and not hasattr(type(error), "error_code")
 
 
 def function_named_in(error: BaseException) -> str | None:
-    """
-    Return the function named in the text of *error*, in JAX's form of program names:
-    ``jit(step)`` or ``jit_step``.
-    """
+    """Return the function in the text of *error*, as ``jit(step)`` or ``jit_step``."""
     found = re.search(_NAMED, _text(error)[:_HEAD])
     return found[1] if found else None
 
 
 def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4) -> str:
-    """
-    Return the first *lines* of the message of *error*, at most *limit* characters, as
-    far as it may be shown; all lines if `None`.
-    """
+    """Return the first *lines*, all if `None`, as far as they may be shown."""
     # Before it is cut: a part of a secret does not look like one.
     text = disclosure.text(_text(error)[: _MOST_TEXT if lines is None else 8 * limit])
     text = re.sub(_REPEATED, r"\1", text)[: limit * 2].strip()
@@ -296,7 +265,7 @@ def _kind_of_own(error: BaseException) -> str | None:
 
 
 def _kind_of_builtin(error: BaseException) -> str:
-    if _passed(error, ("_infer_params",)):
+    if "_infer_params" in _passed(error):
         return "trace_error"
     arguments = isinstance(error, TypeError | ValueError | RuntimeError)
     return "invalid_argument" if arguments else "other"
@@ -310,14 +279,9 @@ def _text(error: BaseException) -> str:
     return str(error) if isinstance(error, MemoryError) else ""
 
 
-def _passed(error: BaseException, names: Collection[str]) -> bool:
-    """Return whether *error* passed a function with one of these *names*."""
-    traceback: TracebackType | None = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_name in names:
-            return True
-        traceback = traceback.tb_next
-    return False
+def _passed(error: BaseException) -> set[str]:
+    """Return the names of the functions that *error* passed."""
+    return {frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)}
 
 
 # Those of the persistent cache are failures, which are counted there.
@@ -341,13 +305,7 @@ _LOGGERS = {
 
 
 class JaxWarning(NamedTuple):
-    """
-    A warning.
-
-    Attributes:
-        kind: one of `catalog.WARNING_KINDS`.
-        text: what it is about.
-    """
+    """A warning: one of `catalog.WARNING_KINDS`, and what it is about."""
 
     kind: str
     text: str

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import products
@@ -82,36 +82,39 @@ _UP = {"lt": 0, "le": 1}
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-class Flops(NamedTuple):
+class Flops:
     """
-    FLOPs of one run of a program, on all its devices.
-
-    Attributes:
-        amounts: by format of the operands (see `format_of`), and whether it is computed
-            once more.
-        unknown: why these are not all.
-        loops: whether some of it runs in loops.
-        open_loop: ``file:line`` of a loop that runs until a condition is met; empty
-            without one.
+    FLOPs of one run of a program, or of a part of it, on all its devices: *amounts* by
+    format of the operands (see `format_of`), and whether they are computed once more.
+    In *unknown* is why these are not all; *loops* is whether some of it runs in loops,
+    and *open_loop* the ``file:line`` of one that runs until a condition is met.
     """
 
-    amounts: Mapping[tuple[str, bool], float]
-    unknown: Uncounted | None = None
-    loops: bool = False
-    open_loop: str = ""
+    __slots__ = ("amounts", "loops", "open_loop", "unknown")
+
+    def __init__(self) -> None:
+        self.amounts: dict[tuple[str, bool], float] = {}
+        self.unknown: Uncounted | None = None
+        self.loops = False
+        self.open_loop = ""
+
+    def add(self, other: Flops, *, times: float = 1, again: bool = False) -> None:
+        """Add *other*, so many *times*, all of it computed *again* or not."""
+        for (format_, recomputed), number in other.amounts.items():
+            key = (format_, recomputed or again)
+            self.amounts[key] = self.amounts.get(key, 0.0) + number * times
+        self.unknown = self.unknown or other.unknown
+        self.loops = self.loops or other.loops
+        self.open_loop = self.open_loop or other.open_loop
 
 
 def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
     """Return the FLOPs of *jaxpr*; takes some microseconds per equation."""
-    counted = _Counter(jax, lines).of(jaxpr)
-    return Flops(counted.amounts, counted.unknown, counted.loops, counted.open_loop)
+    return _Counter(jax, lines).of(jaxpr)
 
 
 def format_of(equation: Any) -> str:
-    """
-    Return the format in which *equation* multiplies: ``bfloat16``, or ``float32/high``
-    with the precision that the program asks for.
-    """
+    """Return a product's format: ``bfloat16``, ``float32/high`` with a precision."""
     kinds = [variable.aval.dtype for variable in equation.invars[:2]]
     widest = str(max(kinds, key=lambda kind: getattr(kind, "itemsize", 0)))
     narrow = widest.partition("_")[0]
@@ -130,30 +133,6 @@ def format_of(equation: Any) -> str:
     return widest.removeprefix("u")
 
 
-class _FlopCount:
-    """FLOPs of a part of a program."""
-
-    __slots__ = ("amounts", "loops", "open_loop", "unknown")
-
-    def __init__(self) -> None:
-        self.amounts: dict[tuple[str, bool], float] = {}
-        self.unknown: Uncounted | None = None
-        self.loops = False
-        self.open_loop = ""
-
-    @property
-    def nothing(self) -> bool:
-        return not self.amounts and self.unknown is None
-
-    def add(self, other: _FlopCount, *, times: float = 1, again: bool = False) -> None:
-        for (format_, recomputed), number in other.amounts.items():
-            key = (format_, recomputed or again)
-            self.amounts[key] = self.amounts.get(key, 0.0) + number * times
-        self.unknown = self.unknown or other.unknown
-        self.loops = self.loops or other.loops
-        self.open_loop = self.open_loop or other.open_loop
-
-
 class _Counter:
     """Counts jaxprs, each one once: programs share them."""
 
@@ -161,10 +140,10 @@ class _Counter:
         self._jax = jax
         self._lines = lines
         # With the jaxpr itself, so that its id cannot be another's.
-        self._counted: dict[int, tuple[Any, _FlopCount]] = {}
+        self._counted: dict[int, tuple[Any, Flops]] = {}
         self._left = _MOST_EQUATIONS
         self._plain = (_HARMLESS | _listed(jax)) - {_SHARDED}
-        self._adding: Mapping[str, Callable[[_FlopCount, Any], None]] = {
+        self._adding: Mapping[str, Callable[[Flops, Any], None]] = {
             **dict.fromkeys(_PRODUCTS, self._add_product),
             **dict.fromkeys(_LIBRARY, self._add_library),
             **dict.fromkeys(_KERNELS, self._add_kernel),
@@ -174,12 +153,11 @@ class _Counter:
             "custom_linear_solve": self._add_solve,
         }
 
-    def of(self, jaxpr: Any, *, kernel: bool = False) -> _FlopCount:
-        """Count *jaxpr*, which belongs to a *kernel* or not."""
+    def of(self, jaxpr: Any, *, kernel: bool = False) -> Flops:
         counted = self._counted.get(id(jaxpr))
         if counted is not None:
             return counted[1]
-        found = _FlopCount()
+        found = Flops()
         for equation in jaxpr.eqns:
             self._left -= 1
             if self._left < 0:
@@ -191,7 +169,7 @@ class _Counter:
             plain = add is None and name in self._plain and not kernel
             if plain and _calls_none(equation.params):
                 continue
-            part = _FlopCount()
+            part = Flops()
             if add is not None:
                 add(part, equation)
             else:
@@ -203,7 +181,7 @@ class _Counter:
         self._counted[id(jaxpr)] = jaxpr, found
         return found
 
-    def _add_product(self, found: _FlopCount, equation: Any) -> None:
+    def _add_product(self, found: Flops, equation: Any) -> None:
         try:
             flops = _PRODUCTS[equation.primitive.name](equation)
         except UncountableError:
@@ -212,10 +190,10 @@ class _Counter:
         if flops:
             found.amounts[format_of(equation), False] = flops
 
-    def _add_library(self, found: _FlopCount, equation: Any) -> None:
+    def _add_library(self, found: Flops, equation: Any) -> None:
         found.unknown = self._unknown("library", equation)
 
-    def _add_called(self, found: _FlopCount, equation: Any, *, kernel: bool) -> None:
+    def _add_called(self, found: Flops, equation: Any, *, kernel: bool) -> None:
         """Add what is called, once; an operation of which nothing is known is not."""
         name, times = equation.primitive.name, _shards(equation)
         if kernel and name.startswith(_IN_KERNELS):
@@ -231,12 +209,12 @@ class _Counter:
         if not is_understood:
             found.unknown = self._unknown("library", equation)
 
-    def _add_scan(self, found: _FlopCount, equation: Any) -> None:
+    def _add_scan(self, found: Flops, equation: Any) -> None:
         parameters = equation.params
         found.add(self.of(_open(parameters["jaxpr"])), times=parameters["length"])
         found.loops = True
 
-    def _add_while(self, found: _FlopCount, equation: Any) -> None:
+    def _add_while(self, found: Flops, equation: Any) -> None:
         parameters = equation.params
         body = self.of(_open(parameters["body_jaxpr"]))
         condition = self.of(_open(parameters["cond_jaxpr"]))
@@ -244,15 +222,14 @@ class _Counter:
         trips = trip_count(equation)
         if trips is None:
             found.open_loop = self._lines.place_of(equation.source_info.traceback)
-        if body.nothing and condition.nothing:
-            return
-        if trips is None:
+        counts = any(of.amounts or of.unknown for of in (body, condition))
+        if counts and trips is None:
             found.unknown = self._unknown("loop", equation)
-        else:
+        elif counts and trips is not None:
             found.add(body, times=trips)
             found.add(condition, times=trips + 1)
 
-    def _add_branches(self, found: _FlopCount, equation: Any) -> None:
+    def _add_branches(self, found: Flops, equation: Any) -> None:
         branches = [self.of(_open(branch)) for branch in equation.params["branches"]]
         first = branches[0]
         found.loops = any(branch.loops for branch in branches)
@@ -265,11 +242,11 @@ class _Counter:
             found.unknown = found.unknown or self._unknown("branch", equation)
         found.add(first)
 
-    def _add_solve(self, found: _FlopCount, equation: Any) -> None:
+    def _add_solve(self, found: Flops, equation: Any) -> None:
         # The other functions are for derivatives.
         found.add(self.of(_open(equation.params["jaxprs"].solve)))
 
-    def _add_kernel(self, found: _FlopCount, equation: Any) -> None:
+    def _add_kernel(self, found: Flops, equation: Any) -> None:
         """Add what a kernel does on its grid, or what its author says of it."""
         parameters = equation.params
         grid = getattr(parameters.get("grid_mapping"), "grid", None)
@@ -319,15 +296,11 @@ def _calls_none(parameters: Mapping[str, Any]) -> bool:
 
 
 def _open(value: Any) -> Any:
-    """Return the jaxpr inside a closed one."""
     return getattr(value, "jaxpr", value)
 
 
 def _shards(equation: Any) -> int | None:
-    """
-    Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others, `None`
-    if this JAX keeps it elsewhere.
-    """
+    """Return on how many shards a ``shard_map`` runs, else 1; `None` if unknown."""
     if equation.primitive.name != _SHARDED:
         return 1
     parameters = equation.params
@@ -347,11 +320,8 @@ def _stack(equation: Any) -> str:
 
 def trip_count(equation: Any) -> int | None:
     """
-    Return how often the loop of a ``while`` *equation* runs: one that counts from a
-    constant to a constant, in constant steps; `None` for any other.
-
-    A loop with a number of trips known when it is traced, as of ``fori_loop``, mostly
-    is a ``scan``, which has its length.
+    Return how often the loop of a ``while`` *equation* runs that counts from a constant
+    to a constant, in constant steps; `None` for any other. Most of them are a ``scan``.
     """
     parameters = equation.params
     condition = parameters["cond_jaxpr"].jaxpr
@@ -382,7 +352,6 @@ def trip_count(equation: Any) -> int | None:
 
 
 def _step(body: Any, counter: Any, result: Any) -> int | None:
-    """Return what *body* adds to its argument *counter* to make *result*."""
     found = _source(body, result)
     if found is None or found.primitive.name not in ("add", "sub"):
         return None
@@ -396,7 +365,6 @@ def _step(body: Any, counter: Any, result: Any) -> int | None:
 
 
 def _source(jaxpr: Any, result: Any) -> Any:
-    """Return the equation of *jaxpr* that makes *result*."""
     for equation in reversed(jaxpr.eqns):
         if any(variable is result for variable in equation.outvars):
             return equation
@@ -404,7 +372,6 @@ def _source(jaxpr: Any, result: Any) -> Any:
 
 
 def _number(value: Any) -> int | None:
-    """Return the value of a literal integer."""
     literal = getattr(value, "val", None)
     if literal is None or getattr(value.aval, "shape", None) != ():
         return None

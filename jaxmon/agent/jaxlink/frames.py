@@ -8,15 +8,13 @@ from 0.4.35 to 0.12.
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Mapping
 from types import FrameType, TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from jaxmon import interrupts
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.jit import is_binding, is_inside
-from jaxmon.agent.jaxlink.source_lines import AGENT
+from jaxmon.agent.jaxlink.jit import is_binding, is_inside, stack_from
+from jaxmon.agent.jaxlink.source_lines import AGENT, JIT_FILES
 from jaxmon.tuples import NamedTuple
 
 
@@ -39,18 +37,9 @@ CALL = ("cache_miss", "_python_pjit_helper")
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 
-# Where a ``cache_miss`` belongs to a call: JAX 0.8 has another one, in its own caches.
-_FILES = tuple(
-    [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
-)
-
-
 _LOWERS = "lower_sharding_computation"
 _MAX_LOWERING_STEPS = 16
 _LOWERED = ("from_hlo", _LOWERS)
-
-# Every frame on the way up is looked up here; few match.
-_IDENTIFYING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
 
@@ -65,13 +54,11 @@ _Miss = TypeVar("_Miss")
 
 class Jitted(NamedTuple):
     """
-    A jitted function, as found in a JAX frame.
+    A jitted function, as found in a JAX frame of a *call* or ahead of time.
 
     Attributes:
-        fun: the user's function.
         key: identifies the jitted object: its ``PjitInfo``, or, for pmap, *fun*.
         source: ``"name at file:line"``, or `None` for pmap.
-        call: whether the frame belongs to a call, not to ahead-of-time use.
     """
 
     fun: object
@@ -83,14 +70,12 @@ class Jitted(NamedTuple):
 def is_call(frame: FrameType) -> bool:
     """Return whether *frame* serves a missed call."""
     code = frame.f_code
-    return code.co_name == "cache_miss" and code.co_filename.endswith(_FILES)
+    # JAX 0.8 has another one, in its own caches.
+    return code.co_name == "cache_miss" and code.co_filename.endswith(JIT_FILES)
 
 
 def entry_of(frame: FrameType) -> FrameType | None:
-    """
-    Return the frame that serves the call whose arguments *frame* inspects, `None` if
-    ahead of time.
-    """
+    """Return what serves the call inspected in *frame*, `None` if ahead of time."""
     name = frame.f_code.co_name
     if name == "cache_miss":
         return frame
@@ -108,23 +93,14 @@ def call_in(traceback: TracebackType | None) -> FrameType | None:
 
 def is_below_call(frame: FrameType | None) -> bool:
     """Return whether *frame* runs within a missed call."""
-    return _is_below(frame, "cache_miss")
+    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
+    return "cache_miss" in names
 
 
 def is_below_boundary(frame: FrameType | None) -> bool:
     """Return whether *frame* runs below a function of JAX that filters tracebacks."""
-    return _is_below(frame, "reraise_with_filtered_traceback")
-
-
-def _is_below(frame: FrameType | None, name: str) -> bool:
-    """Return whether *frame*, or one just above it, runs a function called *name*."""
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == name:
-            return True
-        frame = frame.f_back
-    return False
+    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
+    return "reraise_with_filtered_traceback" in names
 
 
 def is_wait(frame: FrameType | None) -> bool:
@@ -138,29 +114,20 @@ def is_outside(frame: FrameType | None) -> bool:
 
 
 def calls_back_inline(frame: FrameType | None) -> bool:
-    """
-    Return whether *frame*, in which JAX runs a callback, is below a call that the
-    program makes, not on a thread of the runtime.
-    """
+    """Return whether *frame*, of a callback, is below a call that the program makes."""
     inside = False
     while frame is not None:
-        if is_inside(frame):
-            inside = True
-        elif inside:
+        if inside and not is_inside(frame):
             return True
+        inside = inside or is_inside(frame)
         frame = frame.f_back
     return False
 
 
 def is_our_own(frame: FrameType | None) -> bool:
     """Return whether *frame*, or one just above it, runs code of the agent."""
-    for _ in range(_OWN_STEPS):
-        if frame is None:
-            return False
-        if frame.f_code.co_filename.startswith(AGENT):
-            return True
-        frame = frame.f_back
-    return False
+    files = [at.f_code.co_filename for at in stack_from(frame, _OWN_STEPS)]
+    return any([file.startswith(AGENT) for file in files])
 
 
 def asks_for_memory(frame: FrameType | None) -> bool:
@@ -169,16 +136,10 @@ def asks_for_memory(frame: FrameType | None) -> bool:
 
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
-    """
-    Return the jitted function of *frame*, if that is one of JAX's entry points.
-
-    Args:
-        frame: a frame, live or from a traceback.
-        above: the caller of *frame*, if not ``frame.f_back``.
-    """
+    """Return the jitted function of *frame* below *above*, if that is an entry."""
     # Variables of user functions are not read.
     code = frame.f_code
-    if code.co_name in CALL and code.co_filename.endswith(_FILES):
+    if code.co_name in CALL and code.co_filename.endswith(JIT_FILES):
         return jitted_from_variables(frame.f_locals, above or frame.f_back)
     if code.co_name in AHEAD and is_inside(frame):
         return _ahead(frame)
@@ -196,25 +157,17 @@ def executable_of(frame: FrameType) -> Any:
 
 
 def lowered_at(frame: FrameType | None) -> Any:
-    """
-    Return the jaxpr of the program that is lowered below *frame*, without what it does
-    not need; `None` if it is not found.
-    """
-    for _ in range(_MAX_LOWERING_STEPS):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _LOWERS:
-            closed = frame.f_locals.get("closed_jaxpr")
-            return getattr(closed, "jaxpr", None)
-        frame = frame.f_back
+    """Return the jaxpr that is lowered below *frame*; `None` if it is not found."""
+    for at in stack_from(frame, _MAX_LOWERING_STEPS):
+        if at.f_code.co_name == _LOWERS:
+            return getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
     return None
 
 
 def key_at(frame: FrameType) -> object:
     """
-    Return the key of the jitted function whose call *frame* serves; cheap.
-
-    For calls that JAX traces: there, pmap is identified by the user's function too.
+    Return the key of the jitted function whose call *frame* serves; cheap. For calls
+    that JAX traces: there, pmap is identified by the user's function too.
     """
     variables = frame.f_locals
     info = variables.get("jit_info")
@@ -255,14 +208,9 @@ def _ahead(frame: FrameType) -> Jitted | None:
 
 class StackProgram(NamedTuple):
     """
-    Information from the stack about a program being traced, lowered or compiled.
-
-    Attributes:
-        jitted: the innermost jitted function that caused it, if any.
-        source: ``"name at file:line"`` of the traced function, as recorded by JAX; in
-            an ahead-of-time compile, the only identification. `None` if JAX records
-            less.
-        name: the program's name, if only the frames have it (up to 0.6.0).
+    What a stack shows of a program being traced, lowered or compiled: the innermost
+    jitted function; as far as JAX records it ``"name at file:line"``, all that is known
+    ahead of time; and its name, if only the frames have it (up to 0.6.0).
     """
 
     jitted: Jitted | None
@@ -283,21 +231,14 @@ def is_nested(frame: FrameType | None) -> bool:
 
 
 def program_at(frame: FrameType | None) -> StackProgram:
-    """
-    Walk up from *frame* and return the program being processed. Costs microseconds.
-    """
+    """Return the program being processed where *frame* runs. Costs microseconds."""
     telling = []
     while frame is not None:
-        name = frame.f_code.co_name
-        if name not in _IDENTIFYING:
-            pass
-        elif name in _LOWERED:
+        if frame.f_code.co_name in _LOWERED:
             # Their many variables are read only if no jitted function is found.
             telling.append(frame)
-        else:
-            jitted = jitted_at(frame)
-            if jitted is not None:
-                return StackProgram(jitted, None, None)
+        elif frame.f_code.co_name in _ENTRIES and (jitted := jitted_at(frame)):
+            return StackProgram(jitted, None, None)
         frame = frame.f_back
     source: str | None = None
     program: str | None = None
@@ -306,7 +247,10 @@ def program_at(frame: FrameType | None) -> StackProgram:
         if lowering.f_code.co_name == "from_hlo":
             source = source or _source(variables.get("all_args_info"))
         else:
-            source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
+            closed = variables.get("closed_jaxpr")
+            source = (
+                source or _source(closed) or _source(getattr(closed, "jaxpr", None))
+            )
             program = variables.get("fun_name")
     return StackProgram(None, source_location(source), program)
 
@@ -328,29 +272,18 @@ def name_at(frame: FrameType) -> str | None:
 
 
 def source_location(source: str | None) -> str | None:
-    """
-    Return *source* if it is the location of a function. For other objects JAX has
-    ``<unknown>``, or their name.
-    """
+    """Return *source* if it is a function's location, not ``<unknown>`` or a name."""
     return source if source and " at " in source else None
 
 
 def executable_at(frame: FrameType | None) -> Any:
-    """
-    Return the executable just compiled below *frame*, where JAX reports the duration.
-
-    Two functions compile: jit's and, up to 0.8, pmap's; the listener is called from a
-    context manager around the compile, at most five frames above them.
-    """
-    for _ in range(6):
-        if frame is None:
-            return None
-        name = frame.f_code.co_name
+    """Return the executable just compiled at most five frames below *frame*."""
+    for at in stack_from(frame, 6):
+        name = at.f_code.co_name
         if name == "_cached_compilation":
-            return frame.f_locals.get("xla_executable")
+            return at.f_locals.get("xla_executable")
         if name == "from_hlo":
-            return frame.f_locals.get("compiled")
-        frame = frame.f_back
+            return at.f_locals.get("compiled")
     return None
 
 
@@ -358,73 +291,20 @@ def _source(info: Any) -> str | None:
     return getattr(getattr(info, "debug_info", None), "func_src_info", None)
 
 
-def _source_of_jaxpr(closed: Any) -> str | None:
-    debug = getattr(closed, "debug_info", None) or getattr(
-        getattr(closed, "jaxpr", None), "debug_info", None
-    )
-    return getattr(debug, "func_src_info", None)
-
-
-class ServedCalls(Protocol[_Miss]):
-    """The calls that JAX serves on a thread; see `CurrentCall`."""
-
-    calls: dict[int, _Miss]
-
-
-class CurrentCall(Generic[_Miss]):
+def served_call(
+    below: FrameType, calls: Mapping[int, _Miss]
+) -> tuple[_Miss, FrameType, FrameType] | None:
     """
-    Finds the call that JAX is serving on this thread.
-
-    The number of frames from a call to where JAX reports a phase is always the same, so
-    checking that depth first (a microsecond) avoids a stack walk. Nested calls are
-    deeper.
-
-    Args:
-        thread: has in ``calls`` those of this thread, by the id of the frame that
-            serves them; none if JAX is tracing or transforming.
+    Return the call that JAX serves at *below*, the frame that serves it, and the frame
+    called by that; not to be kept. `None` if ahead of time or transformed: then
+    *calls*, by the id of the frames that serve those of this thread, lacks it.
     """
-
-    def __init__(self, thread: ServedCalls[_Miss]) -> None:
-        self._thread = thread
-        self._steps: dict[str, int] = {}
-
-    def now(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
-        """
-        Return the call, the frame that serves it, and the frame called by that; neither
-        frame must be kept. `None` if ahead of time or under a transformation.
-
-        Args:
-            phase: identifies the caller's place in JAX.
-        """
-        steps = self._steps.get(phase)
-        if steps is None:
-            return self._walk(phase)
-        try:
-            inner = sys._getframe(steps)  # noqa: SLF001
-        except ValueError as error:  # a stack less deep
-            interrupts.pass_on(error)
-            return self._walk(phase)
-        frame = inner.f_back
-        # By name, too: frame ids are reused.
-        if frame is None or frame.f_code.co_name != "cache_miss":
-            return self._walk(phase)
-        miss = self._thread.calls.get(id(frame))
-        return self._walk(phase) if miss is None else (miss, frame, inner)
-
-    def _walk(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
-        inner, steps = sys._getframe(1), 0  # noqa: SLF001 - `now`, as it counts
-        while (frame := inner.f_back) is not None:
-            name = frame.f_code.co_name
-            if name not in _ENTRIES:  # as dozens
-                pass
-            elif is_call(frame):
-                miss = self._thread.calls.get(id(frame))
-                if miss is None:
-                    return None
-                self._steps[phase] = steps
-                return miss, frame, inner
-            elif jitted_at(frame) is not None:
+    while (above := below.f_back) is not None:
+        if above.f_code.co_name in _ENTRIES:
+            if is_call(above):
+                miss = calls.get(id(above))
+                return None if miss is None else (miss, above, below)
+            if jitted_at(above) is not None:
                 return None
-            inner = frame
-            steps += 1
-        return None
+        below = above
+    return None

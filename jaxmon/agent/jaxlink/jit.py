@@ -29,6 +29,16 @@ INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
 _BINDINGS = os.path.join("jaxlib", "")  # noqa: PTH118 - part of a path
 
 
+def stack_from(frame: FrameType | None, most: int = 300) -> list[FrameType]:
+    """Return *frame* and those above it, *most* at most. Must not be kept."""
+    found: list[FrameType] = []
+    while frame is not None and most:
+        # Without a call for each frame.
+        found += [frame]
+        frame, most = frame.f_back, most - 1
+    return found
+
+
 def is_inside(frame: FrameType) -> bool:
     """Return whether *frame* runs private code of JAX, whose variables may be read."""
     return INSIDE in frame.f_code.co_filename
@@ -74,15 +84,8 @@ _LEAVES = (
 )
 
 # JAX's variables, and our names for them.
-_PMAP = {
-    "axis_name": "axis_name",
-    "in_axes": "in_axes",
-    "out_axes": "out_axes",
-    "devices": "devices",
-    "backend": "backend",
-    "axis_size": "axis_size",
-    "donate_tuple": "donated arguments",
-}
+_SAME = ("axis_name", "in_axes", "out_axes", "devices", "backend", "axis_size")
+_PMAP = {**{name: name for name in _SAME}, "donate_tuple": "donated arguments"}
 
 
 def is_jitted(fun: object) -> bool:
@@ -91,12 +94,7 @@ def is_jitted(fun: object) -> bool:
 
 
 def existing() -> list[Any]:
-    """
-    Return the compiled jitted objects of JAX in this process.
-
-    JAX has no list of them that Python can read, so this goes through every object
-    known to the garbage collector: about 50 ms, paid by users of a budget.
-    """
+    """Return JAX's compiled jitted objects, of all objects, in 50 ms: for budgets."""
     return [
         candidate
         for candidate in gc.get_objects()
@@ -110,10 +108,7 @@ def is_compiled(jitted: Any) -> bool:
 
 
 def forget_fast_path(jitted: Any) -> None:
-    """
-    Let the next call of each program of *jitted*, JAX's own object, look it up in
-    Python once: milliseconds, more with many arguments, but no compile.
-    """
+    """Let JAX's *jitted* look up each program again: milliseconds, no compile."""
     getattr(jitted, "_clear_cache", bool)()
 
 
@@ -129,10 +124,7 @@ def function_of(jitted: object) -> Any:
 
 
 def donates(fun: object) -> bool:
-    """
-    Return whether *fun* may donate arguments: since 0.5 JAX records it for jitted
-    functions.
-    """
+    """Return whether *fun* may donate arguments; JAX knows it since 0.5."""
     info = getattr(fun, "_jit_info", None)
     donated = [
         getattr(info, name, None) for name in ("donate_argnums", "donate_argnames")
@@ -141,9 +133,7 @@ def donates(fun: object) -> bool:
 
 
 def exported(fun: object) -> Any:
-    """
-    Return the `jax.export.Exported` whose ``call`` is *fun*, `None` if there is none.
-    """
+    """Return the `jax.export.Exported` whose ``call`` is *fun*, if there is one."""
     if type(fun) is not types.MethodType:
         return None
     kind = type(fun.__self__)
@@ -163,9 +153,7 @@ def missing(original: Any) -> types.CodeType | None:
 def with_code(
     original: Any, before: types.CodeType, after: types.CodeType
 ) -> Callable[..., Any]:
-    """
-    Return a copy of the function *original* with the code *before* replaced by *after*.
-    """
+    """Return a copy of *original* with the code *before* replaced by *after*."""
     code = original.__code__
     constants = tuple(
         [after if constant is before else constant for constant in code.co_consts]
@@ -200,10 +188,7 @@ def closure(function: Any) -> dict[str, Any]:
 
 
 def inside_shim(fun: object) -> Any:
-    """
-    Return the partial in the object by which JAX's own ``Partial`` holds one, such as
-    the second result of `jax.linearize`; `None` if *fun* is something else.
-    """
+    """Return the partial in JAX's ``Partial``, as of `jax.linearize`, if it is one."""
     kind = type(fun)
     if name_of(kind) != "_HashableCallableShim" or not is_class(kind):
         return None
@@ -212,13 +197,9 @@ def inside_shim(fun: object) -> Any:
 
 def name_in_program(fun: object, *, search: bool) -> str | None:
     """
-    Return ``module.qualname`` of the code that *fun*, which claims to be JAX's, really
-    runs; `None` if that is JAX's too.
-
-    Args:
-        fun: a function may claim it through `functools.wraps`.
-        search: also search functions of JAX for the function of the program that they
-            call, such as that of ``checkify``; at most 50 of them.
+    Return ``module.qualname`` of the code that *fun* really runs, whatever `wraps`
+    says, or with *search* that at most 50 functions of JAX call; `None` if that is
+    JAX's too.
     """
     seen: set[int] = set()
     left = [fun]
@@ -239,10 +220,8 @@ def contents(fun: types.FunctionType) -> list[Any]:
     """Return the values of the free variables of *fun* that are set."""
     found = []
     for cell in fun.__closure__ or ():
-        try:
+        with interrupts.expected(ValueError):  # not set
             found.append(cell.cell_contents)
-        except ValueError as error:  # not set
-            interrupts.pass_on(error)
     return found
 
 
@@ -251,9 +230,7 @@ How: TypeAlias = Literal["names", "pairs", "shardings", "value"]
 
 
 class Option(NamedTuple):
-    """
-    An option that is not the default. Must not be kept: *value* may be a user object.
-    """
+    """An option that is not the default. Not to be kept, for the user's *value*."""
 
     name: str
     how: How
@@ -273,10 +250,7 @@ _UNSPECIFIED = "UnspecifiedValue"
 
 
 def static_arguments(info: Any) -> tuple[int | str, ...] | None:
-    """
-    Return the positions and names of the static arguments of a `jax.jit` with this
-    ``PjitInfo``, `None` for the key of a pmap.
-    """
+    """Return positions and names of static arguments, `None` for the key of a pmap."""
     positions = getattr(info, "static_argnums", None)
     names = getattr(info, "static_argnames", None)
     if type(positions) is not tuple or type(names) is not tuple:
@@ -309,12 +283,7 @@ def options_of_jit(info: Any) -> JitOptions:
 
 
 def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
-    """
-    Return the options of a `jax.pmap`.
-
-    Args:
-        variables: the options, by the names of JAX's variables.
-    """
+    """Return the options of a `jax.pmap` in *variables*, by the names of JAX's."""
     given = dict(variables)
     if "out_axes" not in given and "out_axes_flat" in given:  # since 0.9
         axes = given["out_axes_flat"]
@@ -328,10 +297,7 @@ def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
 
 
 def _or_none(leaf: Any) -> Any:
-    """Return *leaf*, or `None` for JAX's placeholder of an unspecified sharding."""
-    if leaf is None or name_of(type(leaf)) == _UNSPECIFIED:
-        return None
-    return leaf
+    return None if name_of(type(leaf)) == _UNSPECIFIED else leaf
 
 
 def _is_auto(given: object) -> bool:
@@ -372,26 +338,15 @@ def is_pmap(fun: object) -> bool:
 
 
 def enclosing_pmap(above: FrameType | None) -> FrameType | None:
-    """
-    Return the frame of the pmap that created a function for which `is_pmap` is true,
-    `None` if something else created it.
-
-    Args:
-        above: the caller of its ``cache_miss``.
-    """
-    frame, steps = above, 0
-    while frame is not None and steps < 3:  # noqa: PLR2004 - helper, boundary, pmap
+    """Return the frame of the pmap whose ``cache_miss`` is called by *above*."""
+    for frame in stack_from(above, 3):  # helper, boundary, pmap
         if frame.f_code.co_name == "wrapped" and "infer_params" in frame.f_locals:
             return frame
-        frame, steps = frame.f_back, steps + 1
     return None
 
 
 def function_of_shard_map(frame: FrameType) -> object:
-    """
-    Return the user's function of the pmap found by `enclosing_pmap`, or of the one
-    whose ``lower`` runs in *frame*; `None` if unknown.
-    """
+    """Return the user's function of a pmap that *frame* runs; `None` if unknown."""
     return _function(options_of_shard_map(frame))
 
 
@@ -415,13 +370,7 @@ def options_of_shard_map(frame: FrameType) -> Mapping[str, Any]:
 
 
 def leaves_and_tree(variables: Mapping[str, Any]) -> tuple[Any, Any]:
-    """
-    Return the leaves of a pmap's call and their tree, as flattened by JAX; `None` if
-    not kept.
-
-    Args:
-        variables: those of the frame that `enclosing_pmap` found.
-    """
+    """Return leaves and tree from a pmap's *variables*; `None` if not kept."""
     params = variables.get("p")
     if params is not None:  # up to 0.9
         return params.flat_args, params.in_tree

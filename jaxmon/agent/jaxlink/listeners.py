@@ -38,11 +38,7 @@ _MANY = 256
 
 
 class Observer(Protocol):
-    """
-    Called with the frame that makes the call, which it must not keep, and the original.
-
-    It may return a callable to be called in place of the original.
-    """
+    """Called with caller, not to be kept, and original, which it may replace."""
 
     def __call__(
         self, frame: FrameType, original: Callable[..., Any], /
@@ -53,11 +49,9 @@ class Observer(Protocol):
 
 def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., Any]:
     """
-    Wrap *call* for one call, so that an observer learns of its end.
-
-    The interpreter drops the wrapper as soon as the call ends, however it ends, which
-    consumes an item of *note*. No frame of ours is on the stack meanwhile, or at the
-    end.
+    Wrap *call* for one call, at whose end, however it ends, an item of *note* is
+    consumed: the interpreter drops the wrapper then. No frame of ours is on the stack
+    meanwhile.
     """
     once = SingleUse()
     once.__call__ = call
@@ -67,12 +61,11 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
 
 class Probe:
     """
-    Replaces *original* and passes each call to *observe*.
+    Replaces *original* and passes each call to *observe*, or if not `active`, none.
 
-    Costs a third of a microsecond per call, a seventh if the observer's *allowance* has
-    let the next calls pass. Exceptions of the observer are contained by *guard* under
-    the name *site*. If disabled (`active` false), the probe only passes calls through.
-    If *caller* is given, so it does with calls by functions of other names.
+    Costs a third of a microsecond per call, a seventh if the *allowance* lets it pass,
+    or another function than *caller* makes it. Exceptions of the observer are contained
+    by *guard* under the name *site*.
     """
 
     def __init__(  # noqa: PLR0913 - what each call depends on
@@ -86,57 +79,36 @@ class Probe:
         caller: str | None = None,
     ) -> None:
         functools.update_wrapper(self, original)
-        self._observe = observe
-        # In one attribute, because each attribute access is slow: there is a
-        # `__getattr__`.
-        self._parts = original, guard, site, guard.off, allowance, caller
+        self._original, self._observe = original, observe
         self.active = True
+        off = guard.off
 
-    @property
-    def __call__(self) -> Callable[..., Any]:
-        """The original, or the observer's replacement."""
-        original, guard, site, off, allowance, caller = self._parts
-        if caller is not None and _frame(1).f_code.co_name != caller:
-            self.__class__ = self._passing()  # from the next call on
-            return original
-        if allowance is not None and allowance.passing:
-            self.__class__ = self._passing()
-            allowance.passing -= 1
-            return original
-        if self.active and site not in off:
-            try:
-                return self._observe(_frame(1), original) or original
-            except Exception:  # noqa: BLE001 - contained: the user's call goes on
-                guard.failed(site)
-        return original
-
-    def _passing(self) -> type[Probe]:
-        """
-        Return a class whose calls mostly pass: this probe's attributes, which are slow
-        to read, are variables of a function.
-        """
-        original, guard, site, off, allowance, caller = self._parts
-        observe = self._observe
-
-        def call(probe: Probe) -> Callable[..., Any]:
+        def call(self: Probe) -> Callable[..., Any]:
             if caller is not None and _frame(1).f_code.co_name != caller:
                 return original
             if allowance is not None and allowance.passing:
                 allowance.passing -= 1
                 return original
-            if probe.active and site not in off:
+            if self.active and site not in off:
                 try:
-                    return observe(_frame(1), original) or original
+                    return self._observe(_frame(1), original) or original
                 except Exception:  # noqa: BLE001 - contained: the user's call goes on
                     guard.failed(site)
             return original
 
-        return type(Probe.__name__, (Probe,), {"__call__": property(call)})
+        # Not attributes, which are slow to read beside a `__getattr__`, but variables
+        # of a function: so each probe has a class.
+        self.__class__ = type(Probe.__name__, (Probe,), {"__call__": property(call)})
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        """The original, or what the observer puts in its place for one call."""
+        return self._original
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_parts":
+        if name == "_original":
             raise AttributeError(name)
-        return getattr(self._parts[0], name)
+        return getattr(self._original, name)
 
     def __reduce_ex__(self, protocol: object) -> str | tuple[Any, ...]:
         # Cloudpickle, and so Ray, joblib and Dask, pickles functions created by JAX
@@ -168,6 +140,30 @@ OnScalar: TypeAlias = Callable[[float], None]
 OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
+# For each kind of listeners, JAX's functions that add, list and remove them; the latter
+# have other names before 0.8.1.
+_EVENT, _DURATION, _SCALAR = (
+    (
+        "register_event_listener",
+        "get_event_listeners",
+        "unregister_event_listener",
+        "_unregister_event_listener_by_callback",
+    ),
+    (
+        "register_event_duration_secs_listener",
+        "get_event_duration_listeners",
+        "unregister_event_duration_listener",
+        "_unregister_event_duration_listener_by_callback",
+    ),
+    (
+        "register_scalar_listener",
+        "get_scalar_listeners",
+        "unregister_scalar_listener",
+        "_unregister_scalar_listener_by_callback",
+    ),
+)
+
+
 class _ListenerKind(NamedTuple):
     """One of our listeners, with JAX's functions for its kind."""
 
@@ -179,26 +175,15 @@ class _ListenerKind(NamedTuple):
 
 class Listeners:
     """
-    An event and a duration listener and, since JAX 0.6, one of scalars.
-
-    Args:
-        monitoring: ``jax._src.monitoring``.
-        events: functions by event name; more may be added.
-        durations: likewise, called with seconds and JAX's name of the function, `None`
-            up to 0.6.0.
-        scalars: likewise, called with the value.
-
-    Attributes:
-        events: as given.
-        durations: as given.
-        scalars: as given.
+    An event and a duration listener and, since JAX 0.6, one of scalars. What hears an
+    event, by its name, is called three frames below the one that reports it: durations
+    with JAX's name of the function, `None` up to 0.6.0.
     """
 
     def __init__(
         self,
         monitoring: ModuleType,
         guard: Guard,
-        *,
         events: Mapping[str, OnEvent],
         durations: Mapping[str, OnDuration],
         scalars: Mapping[str, OnScalar],
@@ -219,36 +204,24 @@ class Listeners:
         self._scalar = self._take_scalar
 
     def register(self) -> None:
-        """
-        Start listening.
-
-        Raises:
-            AttributeError: this JAX cannot register or remove listeners.
-        """
+        """Start listening; `AttributeError` if this JAX has no such functions."""
         monitoring = self._monitoring
-        self._kinds = (
-            _ListenerKind(
-                self._event,
-                monitoring.register_event_listener,
-                monitoring.get_event_listeners,
-                _first(
-                    monitoring,
-                    "unregister_event_listener",
-                    "_unregister_event_listener_by_callback",
-                ),
-            ),
-            _ListenerKind(
-                self._duration,
-                monitoring.register_event_duration_secs_listener,
-                monitoring.get_event_duration_listeners,
-                _first(
-                    monitoring,
-                    "unregister_event_duration_listener",
-                    "_unregister_event_duration_listener_by_callback",
-                ),
-            ),
-            *self._scalar_kind(),
-        )
+        kinds: list[tuple[tuple[str, str, str, str], Callable[..., None]]]
+        kinds = [(_EVENT, self._event), (_DURATION, self._duration)]
+        if hasattr(monitoring, _SCALAR[0]):
+            kinds.append((_SCALAR, self._scalar))
+        found: list[_ListenerKind] = []
+        for (add, listed, public, private), listener in kinds:
+            remove = public if hasattr(monitoring, public) else private
+            found.append(
+                _ListenerKind(
+                    listener,
+                    getattr(monitoring, add),
+                    getattr(monitoring, listed),
+                    getattr(monitoring, remove),
+                )
+            )
+        self._kinds = tuple(found)
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
             for kind in self._kinds:
@@ -291,71 +264,38 @@ class Listeners:
             )
         return False
 
-    def _scalar_kind(self) -> tuple[_ListenerKind, ...]:
-        """Return the kind for scalars; without it, only these are missing."""
-        monitoring = self._monitoring
-        try:
-            remove = _first(
-                monitoring,
-                "unregister_scalar_listener",
-                "_unregister_scalar_listener_by_callback",
-            )
-            add, registered = (
-                monitoring.register_scalar_listener,
-                monitoring.get_scalar_listeners,
-            )
-        except AttributeError:
-            return ()
-        return (_ListenerKind(self._scalar, add, registered, remove),)
-
     def _is_off(self) -> bool:
         return not self._registered
 
     def _take_off(self) -> None:
         for kind in self._kinds:
-            try:
+            # Another thread may do so just now.
+            with interrupts.expected(AssertionError, ValueError):
                 if kind.listener in kind.registered():
                     kind.unregister(kind.listener)
-            except (AssertionError, ValueError) as error:  # by another thread just now
-                interrupts.pass_on(error)
 
     def _take_event(self, event: str, **_: Any) -> None:
-        take = self.events.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take()
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
+        if (take := self.events.get(event)) is not None:
+            self._pass_on(take)
 
     def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        take = self.durations.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take(seconds, details.get("fun_name"))
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
+        if (take := self.durations.get(event)) is not None:
+            self._pass_on(take, seconds, details.get("fun_name"))
 
     def _take_scalar(self, event: str, value: float, **_: Any) -> None:
-        take = self.scalars.get(event)
-        if take is not None and self._registered and SITE not in self._off:
+        if (take := self.scalars.get(event)) is not None:
+            self._pass_on(take, value)
+
+    def _pass_on(self, take: Callable[..., None], *given: Any) -> None:
+        if self._registered and SITE not in self._off:
             try:
-                take(value)
+                take(*given)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
-
-
-def _first(monitoring: Any, public: str, private: str) -> Any:
-    return getattr(monitoring, public if hasattr(monitoring, public) else private)
 
 
 class CallbackTimes:
-    """
-    The calls of Python that compiled programs make at one line.
-
-    Attributes:
-        count: their number.
-        nanoseconds: how long they took.
-    """
+    """Number and time of the calls of Python that programs make at one line."""
 
     __slots__ = ("_records", "count", "nanoseconds")
 

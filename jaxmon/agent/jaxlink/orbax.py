@@ -1,7 +1,6 @@
 """
-Orbax on a stack, and what it reports to `jax.monitoring`, by the names of release 0.12.
-
-Durations are in seconds, times in milliseconds since 1970, sizes in GiB.
+Orbax on a stack, and what it reports to JAX, by the names of release 0.12: durations in
+seconds, times in milliseconds since 1970, sizes in GiB.
 """
 
 from __future__ import annotations
@@ -18,23 +17,16 @@ if TYPE_CHECKING:
 
 
 class CheckpointKind(NamedTuple):
-    """
-    Attributes:
-        operation: ``save`` or ``restore``.
-        is_async: whether Orbax continues it in the background.
-    """
+    """A ``save`` or ``restore``; Orbax continues an async one in the background."""
 
     operation: str
     is_async: bool
 
 
-SAVE, _ASYNC_SAVE = (
-    CheckpointKind("save", is_async=False),
-    CheckpointKind("save", is_async=True),
-)
-_READ, _ASYNC_READ = (
-    CheckpointKind("restore", is_async=False),
-    CheckpointKind("restore", is_async=True),
+SAVE, _ASYNC_SAVE, _READ, _ASYNC_READ = (
+    CheckpointKind(operation, is_async)
+    for operation in ("save", "restore")
+    for is_async in (False, True)
 )
 
 _WRITE = "/jax/orbax/write"

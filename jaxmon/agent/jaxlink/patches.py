@@ -1,12 +1,10 @@
 """
-Attribute patches that can be undone.
+Attributes of JAX that jaxmon replaces, by release, and how that is undone. Each
+function raises `AttributeError` if the installed JAX lacks its target.
 
-Functions and classes of JAX that jaxmon replaces, by release. Each function raises
-`AttributeError` if the installed JAX lacks its target.
-
-Replaces methods of JAX's array class without adding a stack frame. Looking the method
-up runs an observer, which returns a callable for one call; the call has finished when
-the interpreter drops that. `jaxlink.listeners` does the same for functions.
+Methods of JAX's array class are replaced without a stack frame: looking one up runs an
+observer, which returns a callable for one call; that has finished when the interpreter
+drops it. `jaxlink.listeners` does the same for functions.
 """
 
 from __future__ import annotations
@@ -45,10 +43,8 @@ class Patch(NamedTuple):
 
 class Patches:
     """
-    Replaced attributes of modules and classes, and contents of cells, restored last in,
-    first out.
-
-    An attribute that other code replaced after us is left alone: their wrapper keeps
+    Replaced attributes of modules and classes, and contents of cells, restored in
+    reverse. One that other code replaced after us is left alone: their wrapper keeps
     calling ours, so ours must keep working when inactive.
     """
 
@@ -73,10 +69,7 @@ class Patches:
         return self._patches.copy()
 
     def undo(self, *, after: int = 0) -> list[Patch]:
-        """
-        Restore every attribute that is still ours, except the first *after*, and return
-        them. Idempotent.
-        """
+        """Restore and return what is still ours, after the first ones. Idempotent."""
         undone = self._patches[after:]
         while len(self._patches) > after:
             # Removed last: if interrupted, it is undone again.
@@ -94,10 +87,7 @@ class Patches:
 
 
 def restore_copies(patches: Iterable[Patch]) -> None:
-    """
-    Restore the variables of modules that have imported ours by ``from ... import``.
-    Takes some 10 ms.
-    """
+    """Restore what modules took of ours by ``from ... import``, in some 10 ms."""
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
         # Not `isinstance`: a library of cffi says that it is a module, and is none.
@@ -110,17 +100,13 @@ def restore_copies(patches: Iterable[Patch]) -> None:
 
 
 def _found(owner: Owner, name: str) -> Any:
-    """Return the attribute as it is kept, `None` if there is none."""
     if isinstance(owner, ModuleType | type):
         return owner.__dict__.get(name)
     return getattr(owner, name)
 
 
 class ModuleProxy(ModuleType):
-    """
-    Proxy of the module *original* for one importing module, with some *attributes*
-    replaced.
-    """
+    """Stands for a module in one that imports it, with some *attributes* replaced."""
 
     def __init__(self, original: ModuleType, attributes: dict[str, object]) -> None:
         super().__init__(original.__name__, original.__doc__)
@@ -156,30 +142,28 @@ def misses(jax: Any) -> list[PatchTarget]:
 
 def completed_misses(jax: Any) -> list[PatchTarget]:
     """Return the function called when a missed call has succeeded, if there is one."""
-    pjit: Any = jax._src.pjit  # noqa: SLF001
-    name = "_get_fastpath_data"
-    return [PatchTarget(pjit, name)] if hasattr(pjit, name) else []
+    return _present(jax._src.pjit, "_get_fastpath_data")  # noqa: SLF001
 
 
 def compiles(jax: Any) -> PatchTarget:
-    """
-    Return the function that compiles a program or finds it in the persistent cache.
-    """
+    """Return the function that compiles a program, or finds it in the cache."""
     return _place(jax, jax._src.compiler, "compile_or_get_cached")  # noqa: SLF001
 
 
 def builds(jax: Any) -> list[PatchTarget]:
     """Return the functions that call XLA for a program not found there."""
-    compiler: Any = jax._src.compiler  # noqa: SLF001
-    names = ("backend_compile", "backend_compile_and_load")  # up to 0.8; since 0.6
-    return [PatchTarget(compiler, name) for name in names if hasattr(compiler, name)]
+    # The first up to 0.8, the second since 0.6.
+    names = ("backend_compile", "backend_compile_and_load")
+    return _present(jax._src.compiler, *names)  # noqa: SLF001
 
 
 def cache_clears(jax: Any) -> list[PatchTarget]:
     """Return the function with which `jax.clear_caches` drops all programs."""
-    util: Any = jax._src.util  # noqa: SLF001
-    name = "clear_all_caches"
-    return [PatchTarget(util, name)] if hasattr(util, name) else []
+    return _present(jax._src.util, "clear_all_caches")  # noqa: SLF001
+
+
+def _present(owner: Any, *names: str) -> list[PatchTarget]:
+    return [PatchTarget(owner, name) for name in names if hasattr(owner, name)]
 
 
 def cache_writes(jax: Any) -> PatchTarget:
@@ -188,14 +172,9 @@ def cache_writes(jax: Any) -> PatchTarget:
 
 
 def warners(jax: Any) -> tuple[PatchTarget, PatchTarget]:
-    """
-    Return where JAX looks up ``warnings`` to report entries that could not be read or
-    written, and entries that are too large.
-    """
-    source: Any = jax._src  # noqa: SLF001
-    return PatchTarget(source.compiler, "warnings"), PatchTarget(
-        source.lru_cache, "warnings"
-    )
+    """Return where JAX warns of entries not read or written, and of too large ones."""
+    compiler, cache = jax._src.compiler, jax._src.lru_cache  # noqa: SLF001
+    return PatchTarget(compiler, "warnings"), PatchTarget(cache, "warnings")
 
 
 def traceback_filter(jax: Any) -> PatchTarget:
@@ -204,10 +183,7 @@ def traceback_filter(jax: Any) -> PatchTarget:
 
 
 def deleted_array(jax: Any) -> tuple[PatchTarget, CodeType]:
-    """
-    Return the method that describes an array that is deleted, and the code that calls
-    it for the error of one that is read from Python.
-    """
+    """Return what describes an array, and the code that does so of a deleted one."""
     source: Any = jax._src  # noqa: SLF001
     check = source.array.ArrayImpl._check_if_deleted  # noqa: SLF001
     name = "str_short"
@@ -263,13 +239,8 @@ Record: TypeAlias = tuple[Started, int]
 
 class SyncCall:
     """
-    ``array.block_until_ready`` before it is called: a lookup alone is not a sync.
-
-    Attributes:
-        bound: the method.
-        start: takes the calling frame, the method and the weight; returns what to call
-            instead.
-        weight: how many syncs it stands for.
+    ``array.block_until_ready`` before it is called: a lookup alone is no sync. What
+    *start* returns is called instead; it stands for *weight* syncs.
     """
 
     # Set from outside: an `__init__` would cost each sync a call.
@@ -340,6 +311,7 @@ class ErrorConstructionHook:
 
     def __init__(
         self,
+        kind: Any,
         observe: Callable[[BaseException, FrameType | None], None],
         *,
         guard: Guard,
@@ -348,22 +320,18 @@ class ErrorConstructionHook:
         self._observe = observe
         self._guard = guard
         self._site = site
-        self._kind: Any = None
-        self._original: Any = None
-        self._defines_init = False
-        self.active = False
-
-    def attach(self, kind: type[BaseException]) -> None:
-        """Start observing errors of class *kind*."""
         self._kind, self._original = kind, kind.__init__
         self._defines_init = "__init__" in kind.__dict__  # since 0.10
         self.active = True
+
+    def attach(self) -> None:
+        """Start observing."""
         self._kind.__init__ = self
 
     def detach(self) -> None:
         """Restore the class. Idempotent."""
         self.active = False
-        if self._kind is None or self._kind.__dict__.get("__init__") is not self:
+        if self._kind.__dict__.get("__init__") is not self:
             return  # never attached, or patched again by code that calls us
         if self._defines_init:
             self._kind.__init__ = self._original
@@ -385,9 +353,9 @@ class ErrorConstructionHook:
 
 class DeletedArrayHook:
     """
-    Replaces the method by which JAX describes an array, also in the error of one that
-    is deleted, which *raises*: passes the message and the frame that needs the array to
-    *observe*. Adds no frame, and costs nothing where an array is read.
+    Replaces how JAX describes an array, also in the error that *raises* has of a
+    deleted one: passes that and the frame that needs it to *observe*. Adds no frame,
+    and costs nothing where an array is read.
     """
 
     __slots__ = ("_bind", "_guard", "_observe", "_raises", "_site", "active")
@@ -448,22 +416,13 @@ def attach_eval_shape(
     """
     Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
     counted functions outlive an agent. Does nothing if this JAX needs nothing, or if it
-    has been done.
+    has been done; raises `AttributeError` if it lacks an attribute.
 
     Since 0.7.2 it checks ``type(fun) is PjitFunction`` to honour static arguments,
     which a counted function cannot satisfy, and otherwise calls ``jit(fun)``. JAX and
     programs import this ``jit`` elsewhere, and it is pickled by its name: so it stays,
-    and the code of `jax.eval_shape` looks up another.
-
-    Args:
-        jax: the module.
-        unwrap: called with the argument of `jax.eval_shape`; returns a function that
-            unwraps it, `None` if it is not a counted function.
-        guard: contains failures.
-        site: name under which failures are counted.
-
-    Raises:
-        AttributeError: this JAX lacks one of the attributes.
+    and the code of `jax.eval_shape` looks up another. What *unwrap* returns for its
+    argument, `None` if it is not a counted function, is called there.
     """
     api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
     function = getattr(api.eval_shape, "__wrapped__", api.eval_shape)

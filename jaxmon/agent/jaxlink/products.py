@@ -41,10 +41,7 @@ def dot(equation: Any) -> float:
 
 
 def ragged_dot(equation: Any) -> float:
-    """
-    Return the FLOPs of a ``ragged_dot``, of ``ragged_dot_general`` since 0.5: each row
-    is multiplied with the matrix of its group.
-    """
+    """Return the FLOPs of a product of each row with the matrix of its group."""
     left, right = _shapes(equation)
     if equation.primitive.name == "ragged_dot":  # [m, k] and [groups, k, n]
         return _product(equation, left, right, {0, 1})
@@ -55,12 +52,7 @@ def ragged_dot(equation: Any) -> float:
 
 
 def convolution(equation: Any) -> float:
-    """
-    Return the FLOPs of a ``conv_general_dilated``.
-
-    Raises:
-        UncountableError: kernel and output are both extremely long.
-    """
+    """Return its FLOPs; `UncountableError` if kernel and output are extremely long."""
     left, right = _shapes(equation)
     parameters = equation.params
     numbers = parameters["dimension_numbers"]
@@ -114,16 +106,9 @@ def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
 ) -> int:
     """
     Return how many pairs of an output and a kernel element meet an element of the
-    input, along one dimension.
-
-    Args:
-        size: elements of the input.
-        kernel: elements of the kernel.
-        output: elements of the output.
-        stride: of the window.
-        before: padding before the first element, possibly negative.
-        spread: distance of the input's elements, the others being zeros.
-        dilation: distance of the kernel's elements.
+    input, along one dimension. The window has a *stride*, and *before* padding,
+    possibly negative, before the first element; elements of the input lie *spread*
+    apart, with zeros between, those of the kernel *dilation*.
     """
     short, long = (kernel, dilation), (output, stride)
     if kernel > output:
@@ -138,10 +123,7 @@ def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
 
 
 def _multiples(number: int, step: int, offset: int, last: int, spread: int) -> int:
-    """
-    Return for how many *i* below *number* ``i * step + offset`` is a multiple of
-    *spread* from 0 to *last*.
-    """
+    """Return for how many *i* that lies on a multiple of *spread*, up to *last*."""
     common = gcd(step, spread)
     if offset % common:
         return 0

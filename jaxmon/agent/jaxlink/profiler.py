@@ -24,12 +24,7 @@ class Busy(Exception):  # noqa: N818 - another session is no error
 
 @contextmanager
 def reserved(jax: Any) -> Iterator[None]:
-    """
-    Keep the program from starting or stopping a profile while the block runs.
-
-    Raises:
-        Busy: it is profiling, or about to.
-    """
+    """Keep the program from starting or stopping a profile; `Busy` if it has one."""
     state = jax._src.profiler._profile_state  # noqa: SLF001 - no public way
     # Held by JAX while the program starts or stops its own.
     if not state.lock.acquire(blocking=False):
@@ -48,15 +43,7 @@ _OWN = "the program is profiling itself"
 
 
 class ProfilerSession:
-    """
-    A profiling session of ours.
-
-    Args:
-        jax: the module.
-        make_way: called when the program is about to start its own.
-        guard: contains failures of *make_way*.
-        site: name under which these failures are counted.
-    """
+    """A profiling session of ours; *make_way* is called before the program has one."""
 
     def __init__(
         self, jax: Any, make_way: Callable[[], None], *, guard: Guard, site: str
@@ -69,16 +56,7 @@ class ProfilerSession:
         self._session: Any = None
 
     def begin(self, platform: str, *, programs: bool = False) -> None:
-        """
-        Start recording the activity of devices of *platform*.
-
-        Args:
-            platform: such as ``gpu``.
-            programs: whether the trace gets the loaded programs when it is stopped.
-
-        Raises:
-            Busy: another session is recording.
-        """
+        """Record devices of *platform*, and loaded *programs* at the end; or `Busy`."""
         # From 0.5 to 0.7 the CPU reports operations at this level only.
         level = 3 if platform == "cpu" else 2
         options = _options(self._module, host_level=level, programs=programs)
@@ -93,12 +71,7 @@ class ProfilerSession:
         self._patches.replace(self._module, "ProfilerSession", probe)
 
     def stop(self) -> bytes:
-        """
-        Stop recording and return the trace.
-
-        Raises:
-            Busy: another profiler was first.
-        """
+        """Stop recording and return the trace; `Busy` if another was first."""
         self.release()
         session, self._session = self._session, None
         try:
@@ -133,12 +106,7 @@ def module_of(jax: Any) -> Any:
 
 
 def programs(jax: Any) -> bytes:
-    """
-    Return a trace of nothing but the loaded programs. The GIL is released meanwhile.
-
-    Raises:
-        Busy: a session is recording.
-    """
+    """Return a trace of the loaded programs alone, without the GIL; or `Busy`."""
     module = module_of(jax)
     try:
         session = module.ProfilerSession(_options(module, host_level=0, programs=True))

@@ -1,27 +1,24 @@
 """
-Finds the user's line in a stack.
+Finds the user's line in a stack: the innermost one outside of libraries.
 
-Memory is allocated deep inside JAX; users want the line of their own program that
-requested it: the innermost one outside of libraries.
-
-Finds the line of the program that jits or calls a function. Who calls `jax.jit` decides
-whose function it is: a program may jit a function of JAX, and JAX jits functions of its
-own while it runs the program's.
+Who calls `jax.jit` decides whose function it is: a program may jit a function of JAX,
+and JAX jits functions of its own while it runs the program's.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
-from types import FrameType, ModuleType
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from traceback import walk_tb
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.jit import directories
+from jaxmon.agent.jaxlink.jit import directories, stack_from
 from jaxmon.host import sources
 from jaxmon.host.sources import OURS, display_path
 from jaxmon.tuples import NamedTuple
@@ -33,16 +30,8 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 _MAX_FILES = 10_000
 
 
-class StackFrame(NamedTuple):
-    """A source location; ``""`` and 0 if unknown."""
-
-    file: str
-    line: int
-    function: str
-
-
 class SourceLine(NamedTuple):
-    """A source line, with the path as the interpreter knows it."""
+    """A source line, with the interpreter's path of the file; ``""`` and 0 if none."""
 
     file: str
     line: int
@@ -52,58 +41,78 @@ class SourceLine(NamedTuple):
 UNKNOWN = SourceLine("", 0, "")
 
 
-@functools.cache
+@lru_cache(1)
 def _standard_library() -> tuple[str, ...]:
-    """Return the path prefixes of the standard library; takes a millisecond."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{path}{os.sep}" for path in paths if path)
 
 
-def stack_of(frame: FrameType | None, *, most: int = 200) -> list[StackFrame]:
+def stack_of(frame: FrameType | None, *, most: int = 200) -> list[SourceLine]:
     """Return the source locations from *frame* up, at most so many, innermost first."""
-    found: list[StackFrame] = []
-    while frame is not None and len(found) < most:
-        code = frame.f_code
-        found.append(StackFrame(code.co_filename, frame.f_lineno or 0, code.co_name))
-        frame = frame.f_back
-    return found
+    return [_line(at.f_code, at.f_lineno) for at in stack_from(frame, most)]
 
 
-def raised(error: BaseException, *, most: int = 200) -> list[StackFrame]:
+def raised(error: BaseException, *, most: int = 200) -> list[SourceLine]:
     """Return what *error* passed so far, at most so many lines, innermost first."""
-    found: list[StackFrame] = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        found.append(StackFrame(code.co_filename, traceback.tb_lineno, code.co_name))
-        traceback = traceback.tb_next
-    return found[::-1][:most]
+    passed = list(walk_tb(error.__traceback__))[::-1][:most]
+    return [_line(frame.f_code, line) for frame, line in passed]
+
+
+def _line(code: CodeType, line: int | None) -> SourceLine:
+    return SourceLine(code.co_filename, line or 0, code.co_name)
+
+
+# Functions of JAX between the line that jits and the one that creates the object.
+_MAKERS = frozenset(
+    ("make_jit", "_make_jit_wrapper", "jit", "pjit", "wrapped", "<lambda>")
+)
+JIT_FILES = tuple(
+    [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
+)
+"""Ends of the paths of JAX's files that jit, and serve calls of what is jitted."""
+_BOUNDARY = "reraise_with_filtered_traceback"
+_MOST_MAKERS, _MAX_FRAMES = 20, 100
+
+
+class ProgramLine(NamedTuple):
+    """A line of the program; its module and qualified function, or ``<module>``."""
+
+    file: str
+    line: int
+    module: str
+    function: str
+
+    @property
+    def place(self) -> str:
+        """The line as ``path/file.py:12``."""
+        return f"{display_path(self.file)}:{self.line}"
 
 
 class SourceLineFinder:
-    """Finds the user's line in stacks. Costs about 0.2 µs per frame."""
+    """
+    Finds the user's line in stacks. Costs about 0.2 µs per frame.
+
+    Attributes:
+        tier: returns how far a file is from the user's own: 0 if it is one of these.
+    """
 
     def __init__(self, jax: ModuleType) -> None:
         self._jax = (OURS, *directories(jax))
         self._standard = _standard_library()
-        self._tiers: dict[str, int] = {}
+        self.tier: Callable[[str], int] = lru_cache(_MAX_FILES)(self._tier)
 
-    def of(self, stack: Sequence[StackFrame]) -> SourceLine:
-        """
-        Return the user's line in *stack*, whose innermost frame is first.
-
-        If there is none: a line of code without a file, of a library, or else of JAX.
-        """
+    def of(self, stack: Sequence[SourceLine]) -> SourceLine:
+        """Return the user's line in *stack*, else one of no file, library or JAX."""
         if not stack:
             return UNKNOWN
         # Among equals the first, which is the innermost.
-        return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
+        return min(stack, key=lambda frame: self.tier(frame.file))
 
     def place_of(self, traceback: Any) -> str:
         """Return the program's line in a *traceback* of JAX, empty if unknown."""
         at = getattr(traceback, "frames", ())
         line = self.of(
-            [StackFrame(f.file_name, f.line_num, f.function_name) for f in at]
+            [SourceLine(f.file_name, f.line_num, f.function_name) for f in at]
         )
         is_located = line.file and not self.is_jax(line.file)
         return f"{sources.display_path(line.file)}:{line.line}" if is_located else ""
@@ -121,10 +130,7 @@ class SourceLineFinder:
         return next(map(self.place_of, made), "")
 
     def raised_at(self, error: BaseException) -> str:
-        """
-        Return the line that *error* came from: of the program, rather than of a package
-        that it uses; empty if unknown.
-        """
+        """Return the line that *error* came from, of the program if any is known."""
         line = self.line_of(error)
         return f"{sources.display_path(line.file)}:{line.line}" if line.file else ""
 
@@ -134,6 +140,35 @@ class SourceLineFinder:
         users = [frame for frame in stack if self.is_user(frame.file)]
         program = [frame for frame in users if sources.package_of(frame.file) is None]
         return self.of(program or stack)
+
+    def that_jits(self, frame: FrameType | None) -> ProgramLine | None:
+        """Return the line that has JAX's *frame* make a jitted object, unless JAX's."""
+        for at in stack_from(frame, _MOST_MAKERS):
+            code = at.f_code
+            makes = code.co_name in _MAKERS and code.co_filename.endswith(JIT_FILES)
+            if not makes and code.co_name != _BOUNDARY:
+                return None if self.is_jax(code.co_filename) else self.that_calls(at)
+        return None
+
+    def that_calls(self, frame: FrameType) -> ProgramLine | None:
+        """Return the nearest line of the program, or of a library, from *frame* up."""
+        nearest, least = frame, self.tier(frame.f_code.co_filename)
+        above, steps = frame.f_back, 0
+        while least and above is not None and steps < _MAX_FRAMES:
+            tier = self.tier(above.f_code.co_filename)
+            if tier < least:
+                nearest, least = above, tier
+            above, steps = above.f_back, steps + 1
+        code = nearest.f_code
+        if self.is_jax(code.co_filename):
+            return None
+        module = dict.get(nearest.f_globals, "__name__")
+        return ProgramLine(
+            code.co_filename,
+            nearest.f_lineno,
+            module if type(module) is str else "?",
+            code.co_qualname,
+        )
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""
@@ -153,15 +188,6 @@ class SourceLineFinder:
     def is_jax(self, file: str) -> bool:
         """Return whether *file* belongs to JAX, or to us."""
         return self.tier(file) == sources.JAX
-
-    def tier(self, file: str) -> int:
-        """Return how far *file* is from the user's own: 0 if it is one of these."""
-        tier = self._tiers.get(file)
-        if tier is None:
-            if len(self._tiers) >= _MAX_FILES:
-                self._tiers.clear()
-            tier = self._tiers[file] = self._tier(file)
-        return tier
 
     def _tier(self, file: str) -> int:
         if file.startswith(self._jax):
@@ -198,13 +224,8 @@ _searched: dict[tuple[str, str], list[str]] = {}
 
 def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[str]:
     """
-    Return the lines of the program's loaded modules that match *pattern*, as
-    ``path/file.py:12``; some milliseconds, so only for what has been found already.
-
-    Args:
-        pattern: a regular expression.
-        finder: knows whose files are whose.
-        file: the only one to search, if it is known.
+    Return the lines of the program's modules, or of one *file*, that match *pattern*,
+    as ``path/file.py:12``; milliseconds, so only for what has been found already.
     """
     if kept := _searched.get((pattern, file)):
         return kept
@@ -241,10 +262,7 @@ def set_at(setting: str, finder: SourceLineFinder) -> str:
 
 
 def _is_of_library(file: str) -> bool:
-    """
-    Return whether *file* belongs to a library that is installed in a directory of its
-    own, as by ``pip install --target``, or from a clone.
-    """
+    """Return whether *file* is of a library in a directory of its own, or a clone."""
     for entry in sys.path:
         base = f"{entry}{os.sep}"
         if entry and file.startswith(base):
@@ -252,89 +270,3 @@ def _is_of_library(file: str) -> bool:
             if name in sources.LIBRARIES:
                 return True
     return False
-
-
-# Functions of JAX between the line that jits and the one that creates the object.
-_MAKERS = frozenset(
-    ("make_jit", "_make_jit_wrapper", "jit", "pjit", "wrapped", "<lambda>")
-)
-_FILES = tuple(
-    [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
-)
-_BOUNDARY = "reraise_with_filtered_traceback"
-_MAX_FRAMES = 100
-
-
-class ProgramLine(NamedTuple):
-    """
-    A line of the program.
-
-    Attributes:
-        file: path as the interpreter knows it.
-        line: number of the line.
-        module: name of its module.
-        function: qualified name of the function that contains it, ``<module>`` if none.
-    """
-
-    file: str
-    line: int
-    module: str
-    function: str
-
-    @property
-    def place(self) -> str:
-        """The line as ``path/file.py:12``."""
-        return f"{display_path(self.file)}:{self.line}"
-
-
-class ProgramLineFinder:
-    """
-    Finds lines of the program on the stack. Costs a microsecond or two.
-
-    If a library calls JAX, this is the line that calls the library.
-
-    Args:
-        lines: knows whose files are whose.
-    """
-
-    def __init__(self, lines: SourceLineFinder) -> None:
-        self._lines = lines
-
-    def that_jits(self, frame: FrameType | None) -> ProgramLine | None:
-        """
-        Return the line that jits, `None` if it is one of JAX's own.
-
-        Args:
-            frame: the caller of the function that creates jitted objects.
-        """
-        while frame is not None:
-            code = frame.f_code
-            if code.co_name in _MAKERS:
-                if not code.co_filename.endswith(_FILES):
-                    break
-            elif code.co_name != _BOUNDARY:
-                break
-            frame = frame.f_back
-        if frame is None or self._lines.is_jax(code.co_filename):
-            return None
-        return self.that_calls(frame)
-
-    def that_calls(self, frame: FrameType) -> ProgramLine | None:
-        """Return the nearest line of the program from *frame* up, if there is one."""
-        nearest, least = frame, self._lines.tier(frame.f_code.co_filename)
-        above, steps = frame.f_back, 0
-        while least and above is not None and steps < _MAX_FRAMES:
-            tier = self._lines.tier(above.f_code.co_filename)
-            if tier < least:
-                nearest, least = above, tier
-            above, steps = above.f_back, steps + 1
-        code = nearest.f_code
-        if self._lines.is_jax(code.co_filename):
-            return None
-        module = dict.get(nearest.f_globals, "__name__")
-        return ProgramLine(
-            code.co_filename,
-            nearest.f_lineno,
-            module if type(module) is str else "?",
-            code.co_qualname,
-        )

@@ -1,8 +1,7 @@
 """
-Observes transfers between host and device at the functions of JAX that make them.
-
-Arrays are read by methods of JAX's array class, each replaced by a `MethodPatch`. Data
-is sent by functions that JAX looks up in its modules, each replaced by a `Probe`.
+Observes transfers between host and device at the functions of JAX that make them:
+methods of its array class, by a `MethodPatch`, and what it looks up in modules, by a
+`Probe`.
 
 Transfers that JAX makes in C++ alone cannot be observed: a NumPy argument of a cached
 call, and, on a CPU, NumPy's direct access to an array's memory. See
@@ -31,9 +30,10 @@ from jaxmon.agent.jaxlink.call_sites import (
     TransferSite,
     TransferSites,
 )
+from jaxmon.agent.jaxlink.jit import stack_from
 from jaxmon.agent.jaxlink.listeners import CallbackTimes, Probe
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.host.sources import display_path
 from jaxmon.indicators.endings import SingleUse
 from jaxmon.tuples import NamedTuple
@@ -91,10 +91,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(array: Any) -> Loss | None:
-    """
-    Return what the first values of an *array* of NumPy lose with 32 bits, if they are
-    of 64 bits; 30 µs.
-    """
+    """Return what the first of an array's 64-bit values lose with 32 bits; 30 µs."""
     dtype = getattr(array, "dtype", None)
     if dtype is None or dtype.itemsize != _WIDE or dtype.kind not in "iuf":
         return None
@@ -118,27 +115,16 @@ def loss_of(array: Any) -> Loss | None:
 
 
 def _put(frame: FrameType) -> list[Any]:
-    """Return the arrays that `jax.device_put`, which has called *frame*, was given."""
-    at: FrameType | None = frame
-    while at is not None and at.f_code.co_name != _PUT:
-        at = at.f_back
-    given: Any = None if at is None else at.f_locals.get("x")
+    stack = stack_from(frame, sys.maxsize)
+    puts = [at.f_locals.get("x") for at in stack if at.f_code.co_name == _PUT]
+    given: Any = puts[0] if puts else None
     if type(given) is dict:
         return [*given.values()]
     return [*given] if type(given) in {list, tuple} else [given]
 
 
 class ObservedTarget(NamedTuple):
-    """
-    An attribute of JAX to replace.
-
-    Attributes:
-        owner: a module, or the class of arrays.
-        name: the attribute.
-        observe: takes the calling frame, the original and, for a method, the array.
-        allowance: which *observe* asks; while it lets events pass, that is not called.
-        caller: name of the function whose calls are observed, `None` if all are.
-    """
+    """An attribute of JAX to replace, for calls by *caller* if that is given."""
 
     owner: Any
     name: str
@@ -149,15 +135,9 @@ class ObservedTarget(NamedTuple):
 
 class TransferHooks:
     """
-    Observes the transfers that pass through Python code of JAX.
-
-    Attributes:
-        records: observations not processed yet.
-        enough: called when 256 records are pending, on the thread that added one.
-        observes: whether calls of Python by programs are observed.
-        callbacks: the lines of jitted functions that call Python.
-        profiles: the lines that start or stop profiles.
-        narrowed: what arrays have lost that were made at a line.
+    Observes the transfers that pass through Python code of JAX. At 256 *records*,
+    *enough* is called on that thread; *narrowed* is what arrays made at a line have
+    lost.
     """
 
     def __init__(
@@ -191,12 +171,7 @@ class TransferHooks:
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
     def places(self) -> tuple[list[ObservedTarget], list[ObservedTarget]]:
-        """
-        Return the attributes to replace with a `MethodPatch`, and those for a `Probe`.
-
-        Raises:
-            AttributeError: this JAX reads or sends data in a different way.
-        """
+        """Return what to replace with a `MethodPatch`, and what with a `Probe`."""
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
         methods = [
@@ -210,53 +185,31 @@ class TransferHooks:
         methods.append(
             ObservedTarget(array, "block_until_ready", self.on_wait, self._waits)
         )
-        pxla = source.interpreters.pxla
+        pxla, puts = source.interpreters.pxla, (self.on_device_put, self._puts)
+        waits = self.on_block_until_ready, self._waits
         probes = [
-            *_everywhere(
-                self.on_device_put,
-                self._puts,
-                "batched_device_put",
-                pxla,
-                source.dispatch,
-            ),
-            *_everywhere(
-                self.on_block_until_ready,
-                self._waits,
-                "batched_block_until_ready",
-                source.api,
-            ),
+            *_everywhere(*puts, "batched_device_put", pxla, source.dispatch),
+            *_everywhere(*waits, "batched_block_until_ready", source.api),
             # Only since 0.12, and only if the program enabled it.
-            *_everywhere(
-                self.on_device_put, self._puts, "shard_args", pxla, required=False
-            ),
+            *_everywhere(*puts, "shard_args", pxla, required=False),
         ]
         for place in (*methods, *probes):
             vars(place.owner)[place.name]
         return methods, probes
 
     def conversions(self) -> Iterator[tuple[ModuleType, str, list[ObservedTarget]]]:
-        """
-        Yield the module of ``jnp.array``, its name of the module that converts what it
-        makes, and functions to replace there: all operations of JAX convert something.
-        """
+        """Yield the module of ``jnp.array`` and what it converts with, by name."""
         lax: Any = self._jax._src.lax.lax  # noqa: SLF001
+        steps = [
+            ObservedTarget(lax, step, self.on_convert, self._conversions, _CONVERTS)
+            for step in CONVERSIONS
+            if step in vars(lax)
+        ]
         for path, name in _CONVERTERS:
             module = sys.modules.get(path)
             if module is not None and vars(module).get(name) is lax:
-                found = [step for step in CONVERSIONS if step in vars(lax)]
-                yield (
-                    module,
-                    name,
-                    [
-                        ObservedTarget(
-                            lax, step, self.on_convert, self._conversions, _CONVERTS
-                        )
-                        for step in found
-                    ],
-                )
+                yield module, name, steps
                 return
-
-    # --- observers ---------------------------------------------------------------
 
     def on_read(
         self, frame: FrameType, bound: Callable[..., Any], array: Any
@@ -301,10 +254,7 @@ class TransferHooks:
     def on_device_put(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe the function that sends arrays, of NumPy or already on a device, to
-        devices.
-        """
+        """Observe what sends arrays, of NumPy or already on a device, to devices."""
         if not (weight := self._puts.take()):
             return None
         variables = frame.f_locals
@@ -372,7 +322,7 @@ class TransferHooks:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe that the program starts or stops a profile."""
-        line = ProgramLineFinder(self._lines).that_calls(frame)
+        line = self._lines.that_calls(frame)
         if line is None:  # a profile of ours
             return None
         place = line.place
@@ -402,12 +352,9 @@ class TransferHooks:
     ) -> Callable[..., Any] | None:
         """Observe that a program gets a call of Python."""
         leave_arrays_alone(self._jax, self._guard)
-        equation, above = None, frame.f_back
-        for _ in range(_STEPS):
-            if equation is not None or above is None:
-                break
-            equation, above = above.f_locals.get("eqn"), above.f_back
-        calls = None if equation is None else equation.source_info.traceback
+        stack = stack_from(frame.f_back, _STEPS)
+        equations = filter(None, [at.f_locals.get("eqn") for at in stack])
+        calls = next((of.source_info.traceback for of in equations), None)
         place = self._lines.place_of(calls)
         if place not in self.callbacks and len(self.callbacks) >= _MANY:
             return None
@@ -432,8 +379,6 @@ class TransferHooks:
         )
         return original(context, watched, *args, **kwargs)
 
-    # --- inside ------------------------------------------------------------------
-
     def _start_wait(
         self, frame: FrameType, bound: Callable[..., Any], weight: int
     ) -> Callable[..., Any] | None:
@@ -448,7 +393,6 @@ class TransferHooks:
             return None
 
     def _nbytes(self, sent: Any) -> int:
-        """Return the bytes that *sent*, which is `trusted_view`, has on a device."""
         dtype = getattr(sent, "dtype", None)
         if dtype is None:
             kind, itemsize = _NUMBERS.get(type(sent), ("f", 8))

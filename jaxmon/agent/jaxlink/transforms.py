@@ -21,8 +21,8 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside, stack_from
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.tuples import NamedTuple
 
 
@@ -42,11 +42,7 @@ _DRAW = frozenset(("random_bits", "threefry2x32"))
 
 
 class _KeyState(NamedTuple):
-    """
-    Attributes:
-        keys: the key arguments from which it follows, as bits.
-        varies: whether it depends on another argument.
-    """
+    """Key arguments from which it follows, as bits; whether it varies with others."""
 
     keys: int = 0
     varies: bool = False
@@ -69,12 +65,9 @@ def is_key(array: Any) -> bool:
 
 def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
     """
-    Return for each key among the arguments of the program *jaxpr*, in their order,
-    whether numbers are drawn from it and nothing that varies. Empty if there are no
-    keys. Takes 2 µs per equation.
-
-    Raises:
-        TooLargeError: it has more than 50,000 equations.
+    Return for each key among the arguments of *jaxpr* whether numbers are drawn from it
+    and nothing that varies. Takes 2 µs per equation; `TooManyEquationsError` after
+    50,000.
     """
     given = [is_key(variable.aval) for variable in getattr(jaxpr, "invars", ())]
     if not any(given):
@@ -89,19 +82,13 @@ def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
 
 
 class _UseReader:
-    """
-    Follows keys through a program.
-
-    Attributes:
-        drawn: the key arguments from which numbers are drawn, as bits.
-    """
+    """Follows keys through a program, to those *drawn* from, as bits."""
 
     def __init__(self) -> None:
         self.drawn = 0
         self._left = _MOST_EQUATIONS
 
     def run(self, jaxpr: Any, arguments: Sequence[_KeyState]) -> list[_KeyState]:
-        """Return what is known about the results of *jaxpr* with these *arguments*."""
         states = dict(zip(jaxpr.invars, arguments, strict=False))
 
         def of(value: Any) -> _KeyState:
@@ -140,7 +127,6 @@ class _UseReader:
 
 
 def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeyState]]]:
-    """Return the programs that *equation* calls, with their arguments."""
     found = []
     parameters = equation.params
     for name, jaxpr in jaxprs_in(equation):
@@ -167,10 +153,7 @@ def jaxprs_in(equation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def jaxprs_of(jaxpr: Any, most: int) -> Iterator[Any]:
-    """
-    Yield *jaxpr* and all that it runs, each once, until *most* equations were looked
-    at.
-    """
+    """Yield *jaxpr* and all that it runs, each once, for *most* equations."""
     waiting, seen = [jaxpr], {id(jaxpr)}
     while waiting and most > 0:
         inside = waiting.pop()
@@ -185,7 +168,6 @@ def jaxprs_of(jaxpr: Any, most: int) -> Iterator[Any]:
 
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path
 _IMPLEMENTATION = "_pjit_call_impl_python"
-_MAX_STEPS = 300
 _MAX_EQUATIONS = 500
 
 
@@ -194,15 +176,10 @@ class Transformed(NamedTuple):
     A program of a transformed function. Must not outlive the observation.
 
     Attributes:
-        jitted: the function, if the program is applied in its call.
-        call: that call, whose arguments are tracers.
-        names: of the function: ``"name at file:line"`` as JAX records it (since 0.5),
-            and the bare name.
-        kind: which program of the function it is: the functions of JAX that apply it,
-            and which of the arguments they transform.
+        jitted: the function, if the program is applied in its *call*, with tracers.
+        names: ``"name at file:line"`` as JAX records it (since 0.5), and the bare name.
+        kind: what of JAX applies it, and which arguments that transforms.
         structure: distinguishes programs of the same kind, but not their shapes.
-        operands: what it is applied to.
-        avals: their abstract values.
     """
 
     jitted: Jitted | None
@@ -223,33 +200,33 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
     if applied is None:
         return None
     between: list[str] = []
-    below, above, steps = applied, applied.f_back, 0
-    while above is not None and is_inside(above) and steps < _MAX_STEPS:
+    below = applied
+    for above in stack_from(applied.f_back):
+        if not is_inside(above):
+            break
         if is_call(above):
-            between += _transformations(above)
+            between += [
+                at.f_code.co_name
+                for at in stack_from(above)
+                if at.f_code.co_filename.endswith(_TRANSFORMATIONS)
+            ]
             return _transformed(applied, between, *call_served_by(above, below))
         if above.f_code.co_name in AHEAD:
             return None
         between.append(above.f_code.co_name)
-        below, above, steps = above, above.f_back, steps + 1
+        below = above
     return _transformed(applied, between, None, None)
 
 
 def applied_at(frame: FrameType | None) -> FrameType | None:
-    """
-    Return the frame that applies the jitted function whose program is compiled below
-    *frame*, in a call or not; `None` if it is compiled ahead of time.
-    """
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _IMPLEMENTATION:
-            return frame
-        file = frame.f_code.co_filename
+    """Return the frame that applies what is compiled below, `None` if ahead of time."""
+    for at in stack_from(frame):
+        if at.f_code.co_name == _IMPLEMENTATION:
+            return at
+        file = at.f_code.co_filename
         # In 0.4.35, JAX measures in a context manager.
         if INSIDE not in file and file != contextlib.__file__:
             return None
-        frame = frame.f_back
     return None
 
 
@@ -279,27 +256,13 @@ def _transformed(
     )
 
 
-def _transformations(frame: FrameType | None) -> Iterator[str]:
-    """Yield the names of JAX's transformations on the stack from *frame* up."""
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return
-        if frame.f_code.co_filename.endswith(_TRANSFORMATIONS):
-            yield frame.f_code.co_name
-        frame = frame.f_back
-
-
 def _tracer(leaf: object) -> str:
-    """Return the class of *leaf* if it is a tracer, otherwise an empty text."""
     name = name_of(type(leaf))
     return name if name.endswith("Tracer") and is_class(type(leaf)) else ""
 
 
 def _structure(jaxpr: Any) -> int:
-    """
-    Return a hash of the operations in *jaxpr* and of how they are connected: the
-    gradients for two arguments have the same operands.
-    """
+    """Return a hash of operations and connections: gradients share operands."""
     numbers: dict[int, int] = {}
 
     def number(variable: Any) -> int:
@@ -327,19 +290,13 @@ _CHECK = "_check_prng_key"
 
 
 class KeyDraws:
-    """
-    Sees the keys that the program passes to `jax.random` outside of jitted functions.
-
-    Args:
-        drew: called with the file and line of the program, the array of the key, and
-            how many draws this stands for.
-    """
+    """Sees keys used in `jax.random` outside of jit: *drew* gets line, key, weight."""
 
     def __init__(self, jax: Any, drew: Callable[[str, Any, int], None]) -> None:
         self._jax = jax
         self._drew = drew
         self._clean = is_calling(jax)
-        self._lines = ProgramLineFinder(SourceLineFinder(jax))
+        self._lines = SourceLineFinder(jax)
         self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
 
     def place(self) -> tuple[ModuleType, str]:

@@ -27,8 +27,6 @@ _MOST_HELD = 16
 
 
 class _CopiesOfFunction:
-    """The latest program of a function that copies arguments."""
-
     def __init__(self, fact: Copied, sizes: frozenset[int]) -> None:
         self.fact = fact
         self.sizes = sizes
@@ -36,11 +34,7 @@ class _CopiesOfFunction:
 
 
 class ArgumentCopies:
-    """
-    Knows the latest programs that copy large arguments, and samples their calls.
-
-    `Programs` passes it what it reads.
-    """
+    """Knows the latest programs that copy large arguments, and samples their calls."""
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -54,15 +48,7 @@ class ArgumentCopies:
         executable: Any,
         accessed: float | None,
     ) -> None:
-        """
-        Note what the latest program of *function* copies.
-
-        Args:
-            function: a function of the user.
-            copies: of arguments, into what becomes an output.
-            executable: XLA's, to be read once more if it has loops.
-            accessed: the bytes that it accesses in all, loops counted once.
-        """
+        """Note what *function* copies into outputs; *accessed* has loops once."""
         large = [copy for copy in copies if copy.bytes >= LEAST_BYTES]
         if not large:
             return
@@ -96,7 +82,9 @@ class ArgumentCopies:
             return
         fact = found.fact
         if found.held:
-            kept = any(not _is_dropped(array()) for array in found.held)
+            # A freed one is `None`.
+            held = [array() for array in found.held]
+            kept = any(array is not None and not array.is_deleted() for array in held)
             fact = fact.replace(
                 kept=fact.kept + kept, dropped=fact.dropped + (not kept)
             )
@@ -118,8 +106,3 @@ class ArgumentCopies:
         """Return what programs of *function* copy, by its name among the facts."""
         found = self._found.get(function)
         return {} if found is None else {"copied": found.fact}
-
-
-def _is_dropped(array: Any) -> bool:
-    """Return whether the program no longer has *array*; a freed one is `None`."""
-    return array is None or array.is_deleted()

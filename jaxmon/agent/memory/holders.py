@@ -51,10 +51,9 @@ _KINDS = frozenset(map(id, {*_COLLECTIONS} - {tuple}))
 
 class _Variable(NamedTuple):
     """
-    What a name of the program refers to.
+    What a name of the program refers to, named as `MemoryHolder` has it.
 
     Attributes:
-        name: as `MemoryHolder` has it.
         last: a pattern of how the source refers to it, in *file*.
         kind: of what the program sees, empty if that is *value*.
         taken: whether items are taken from a queue.
@@ -83,10 +82,7 @@ class HolderFinder:
             self._before[holder.name] = max(before, holder.items)
 
     def largest(self, least: float) -> MemoryHolder:
-        """
-        Return the collection that holds most, at least so many bytes, and has more
-        items than at first; an empty one if there is none.
-        """
+        """Return what holds most of what grows, if *least* bytes, else an empty one."""
         found = [
             (holder, variable)
             for holder, variable in self._found()
@@ -99,7 +95,6 @@ class HolderFinder:
         return holder.replace(adds=tuple(lines[:_MOST_LINES]))
 
     def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
-        """Yield collections of many items, without those that have a maximum."""
         for variable in self._variables():
             if _may_grow(variable.value):
                 yield self._holder(variable), variable
@@ -112,7 +107,6 @@ class HolderFinder:
         return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
 
     def _variables(self) -> Iterator[_Variable]:
-        """Yield what the program's names refer to, from its modules on."""
         waiting: deque[_Variable] = deque()
         for name, module in sys.modules.copy().items():
             file = vars(module).get("__file__") if type(module) is _MODULE else None
@@ -136,7 +130,6 @@ class HolderFinder:
                 waiting += self._inside(variable)
 
     def _of_threads(self) -> Iterator[_Variable]:
-        """Yield what the program's threads were started with."""
         # Without its lock, which the program may hold.
         active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
         for thread in active.values():
@@ -154,11 +147,9 @@ class HolderFinder:
             if type(target) is not types.FunctionType:
                 continue
             code = target.__code__
-            try:
+            inside: dict[str, Any] = {}
+            with interrupts.expected(AttributeError, ValueError):  # one is not set yet
                 inside = closure(target)
-            except (AttributeError, ValueError) as error:  # one is not set yet
-                interrupts.pass_on(error)
-                inside = {}
             named = zip(code.co_varnames, given, strict=False)
             for name, value in [*named, *inside.items()]:
                 if self._finder.is_user(code.co_filename):
@@ -166,7 +157,6 @@ class HolderFinder:
                     yield _Variable(known_as, last, code.co_filename, value, 0)
 
     def _inside(self, variable: _Variable) -> Iterator[_Variable]:
-        """Yield the collections and objects that *variable* refers to."""
         value, depth = variable.value, variable.depth + 1
         kind = type(value)
         if _is_in(kind, _COLLECTIONS):
@@ -180,7 +170,6 @@ class HolderFinder:
             yield from self._fields(value, depth)
 
     def _fields(self, value: Any, depth: int) -> Iterator[_Variable]:
-        """Yield what an object of the program has, or a class of it."""
         kind = value if type(value) is type else type(value)
         file = vars(sys.modules[module_of(kind)]).get("__file__", "")
         fields = vars(kind).copy() if kind is value else fields_of(value)
@@ -190,7 +179,6 @@ class HolderFinder:
             )
 
     def _is_users(self, kind: type) -> bool:
-        """Return whether *kind* is a class of the program."""
         module = sys.modules.get(module_of(kind))
         file = vars(module).get("__file__") if type(module) is _MODULE else None
         return isinstance(file, str) and self._finder.is_user(file)
@@ -205,10 +193,7 @@ def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
 
 
 def _unbounded(value: Any) -> Iterator[tuple[Any, str, bool]]:
-    """
-    Yield what is in a queue or cache without a maximum, what that is, and whether items
-    are taken from it.
-    """
+    """Yield what is in a queue or cache without a maximum, and whether it is taken."""
     if type(value) is _CACHE:
         if _CACHE.cache_info(value).maxsize is None:
             for items in gc.get_referents(value):
@@ -229,14 +214,12 @@ def _adds(before: str, name: str) -> str:
 
 
 def _may_grow(value: Any) -> bool:
-    """Return whether *value* is a collection of many items without a maximum."""
     if id(type(value)) not in _KINDS or len(value) < LEAST_ITEMS:
         return False
     return type(value) is not deque or value.maxlen is None
 
 
 def _size(value: Any) -> int:
-    """Return the bytes in a collection, estimated from some items."""
     items, seen = list(_items(value, _SAMPLED)), set[int]()
     return sum(_bytes(item, seen) for item in items) * len(value) // max(len(items), 1)
 

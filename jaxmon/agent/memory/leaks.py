@@ -6,14 +6,14 @@ Each line is judged by itself. A device's total fluctuates with whatever a loop
 allocates and frees, often by gigabytes, which hides a leak of megabytes; the leaking
 line's own bytes do not.
 
-Detects leaks that fill a device within minutes, before they do. The usual window would
-be too long for them. A shorter one alone would accuse programs that load something
-large, warm up a cache or fill a buffer. So a line is suspected early only if it has
-grown for longer than it takes to fill the rest of the device, if that is minutes, and
-if the program computes meanwhile: what loads calls no functions.
+The usual window is too long for leaks that fill a device within minutes. A shorter one
+alone would accuse programs that load something large, warm up a cache or fill a buffer.
+So a line is suspected early only if it has grown for longer than it takes to fill the
+rest of the device, if that is minutes, and if the program computes meanwhile: what
+loads calls no functions.
 
-In a program that is younger than the window, what grows with its calls is suspected,
-if it is much: arrays on devices by line, and the rest of the host's memory.
+In a program that is younger than the window, what grows with its calls is suspected, if
+it is much: arrays on devices by line, and the rest of the host's memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ from jaxmon.host.resources import container
 
 
 class Room(NamedTuple):
-    """
-    The memory of one device, in bytes.
-
-    Attributes:
-        used: bytes in use, of the process if the device is the CPU.
-        free: bytes until an allocation fails, or the kernel kills the process.
-    """
+    """Bytes of a device in use, of the process on the CPU, and until it is full."""
 
     used: int
     free: int
@@ -44,11 +38,8 @@ class Room(NamedTuple):
 
 def rooms(devices: Iterable[Any]) -> dict[str, Room]:
     """
-    Return the room of each of *devices*, by id; those that report nothing are missing.
-    Takes a few microseconds for each, and 0.1 ms for the CPU.
-
-    A device has what its allocator may use: with XLA's preallocation a fraction of its
-    memory, the limit of which the allocator reports.
+    Return the room of *devices* that report it, by id; microseconds each, 0.1 ms for
+    CPU. What XLA has preallocated is what an allocator may use.
     """
     found: dict[str, Room] = {}
     host: Room | None = None
@@ -111,12 +102,7 @@ class _Snapshot(NamedTuple):
 
 
 class LeakDetector:
-    """
-    Keeps memory snapshots and reports steady growth. Not thread-safe.
-
-    Args:
-        window: seconds of growth required for a suspect.
-    """
+    """Reports growth that is steady for a *window* of seconds. Not thread-safe."""
 
     def __init__(self, window: float) -> None:
         self._window = window
@@ -126,23 +112,16 @@ class LeakDetector:
         self._doubted: dict[str, Leak] = {}
 
     def add(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
-        """
-        Add a snapshot and return current suspects by device.
-
-        Args:
-            profile: the snapshot.
-            now: seconds on a monotonic clock.
-        """
+        """Add a snapshot and return current suspects by device; *now* is monotonic."""
         looks = self._looks
         if looks and now - looks[-1].time < self._window / _LOOKS:
             return self._leaks
         looks.append(_Snapshot(now, _by_device(profile)))
         while len(looks) > MIN_LOOKS and looks[1].time <= now - self._window:
             looks.popleft()
-        before, self._doubted = (
-            self._doubted,
-            self._judge() if self._is_enough() else {},
-        )
+        before, seconds = self._doubted, looks[-1].time - looks[0].time
+        is_enough = len(looks) >= MIN_LOOKS and seconds >= self._window
+        self._doubted = self._judge() if is_enough else {}
         # Once in thousands of windows the snapshots of a sawtooth happen to rise, but
         # not in two consecutive windows.
         self._leaks = {
@@ -151,11 +130,6 @@ class LeakDetector:
             if not _places(leak).isdisjoint(_places(before.get(device)))
         }
         return self._leaks
-
-    def _is_enough(self) -> bool:
-        looks = self._looks
-        seconds = looks[-1].time - looks[0].time
-        return len(looks) >= MIN_LOOKS and seconds >= self._window
 
     def _judge(self) -> dict[str, Leak]:
         first, last = self._looks[0], self._looks[-1]
@@ -192,7 +166,6 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """Return how much the minimum rose from the first half window to the second."""
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks
@@ -204,7 +177,6 @@ class LeakDetector:
 def _only_grows(
     series: Sequence[tuple[float, int]], least: float, *, patience: int
 ) -> bool:
-    """Return whether this series is a leak of at least *least* bytes."""
     (start, lowest), (end, highest) = series[0], series[-1]
     growth = highest - lowest
     if growth < least:
@@ -283,11 +255,8 @@ class _YoungLook(NamedTuple):
 class YoungDetector:
     """
     Judges what grows with the calls of a program since it began. Not thread-safe.
-
-    Attributes:
-        leaks: arrays that accumulate, by device.
-        host: growth of the host's memory beside arrays of the CPU, if that goes on.
-        risen: bytes of it since the first call.
+    Arrays accumulate in *leaks*, by device; the rest of the host's memory in *host*, if
+    that goes on, and since the first call by *risen* bytes.
     """
 
     def __init__(self) -> None:
@@ -300,15 +269,7 @@ class YoungDetector:
     def add(
         self, profile: MemoryProfile, resident: int, calls: int, now: float
     ) -> None:
-        """
-        Add a snapshot.
-
-        Args:
-            profile: the snapshot.
-            resident: bytes of the process, without arrays in its memory.
-            calls: calls of jitted functions so far.
-            now: seconds on a monotonic clock.
-        """
+        """Add a snapshot after so many *calls*; *resident* bytes are without arrays."""
         looks = self._looks
         if calls:
             self._rest = resident if self._rest is None else self._rest
@@ -358,7 +319,6 @@ class YoungDetector:
 def _grows_with_calls(
     series: Sequence[tuple[float, int]], *, whole: bool = True
 ) -> bool:
-    """Return whether *series*, by calls, rises by much, and as a *whole* if it must."""
     least = max(YOUNG_GROWTH, series[-1][1] // 2 if whole else 0)
     return _only_grows(series, least, patience=1)
 
@@ -369,12 +329,7 @@ class _Look(NamedTuple):
 
 
 class FillingDetector:
-    """
-    Decides when to take snapshots more often, and judges them. Not thread-safe.
-
-    Args:
-        window: seconds of growth that make a usual suspect; fewer make none here.
-    """
+    """Decides when snapshots are urgent, and judges them. Not thread-safe."""
 
     def __init__(self, window: float) -> None:
         self._window = min(window, WINDOW_SECONDS)
@@ -386,13 +341,7 @@ class FillingDetector:
         self._began: dict[str, float] = {}
 
     def look(self, rooms: Mapping[str, Room], now: float) -> bool:
-        """
-        Return whether a device may be full within minutes, so that a snapshot is due.
-
-        Args:
-            rooms: the room of each device.
-            now: seconds on a monotonic clock.
-        """
+        """Return whether a device may be full in minutes: a snapshot is due."""
         looks = self._looks
         looks.append(_Look(now, rooms))
         while len(looks) > 1 and looks[1].time <= now - TREND_SECONDS:
@@ -406,7 +355,9 @@ class FillingDetector:
                     self._until = now + _PATIENCE_SECONDS
         if now < self._until:
             return True
-        self._forget()
+        self._calls.clear()
+        self._began.clear()
+        self._detector = LeakDetector(self._window)
         return False
 
     def add(
@@ -416,15 +367,7 @@ class FillingDetector:
         calls: int,
         now: float,
     ) -> Mapping[str, Leak]:
-        """
-        Add a snapshot and return the leaks that leave only minutes, by device.
-
-        Args:
-            profile: the snapshot.
-            rooms: the room of each device.
-            calls: calls of jitted functions so far.
-            now: seconds on a monotonic clock.
-        """
+        """Add a snapshot and return the leaks that leave only minutes, by device."""
         self._calls.append((now, calls))
         while len(self._calls) > 1 and self._calls[1][0] <= now - self._window:
             self._calls.popleft()
@@ -447,16 +390,10 @@ class FillingDetector:
         return left is not None and left <= min(FULL_SECONDS, _OF_THE_TIME * grown)
 
     def _computes(self) -> bool:
-        """Return whether the program has called functions all the time."""
         calls = [count for _, count in self._calls]
         third = len(calls) // 3
         marks = (calls[0], calls[third], calls[-1 - third], calls[-1])
         return third > 0 and all(before < after for before, after in pairwise(marks))
-
-    def _forget(self) -> None:
-        self._calls.clear()
-        self._began.clear()
-        self._detector = LeakDetector(self._window)
 
 
 def seconds_left(leak: Leak, rooms: Mapping[str, Room]) -> float | None:

@@ -23,13 +23,10 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from jaxmon.agent.memory import leaks
     from jaxmon.agent.memory.holders import HolderFinder
-    from jaxmon.agent.memory.leaks import (
-        FillingDetector,
-        LeakDetector,
-        Room,
-        YoungDetector,
-    )
     from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 
 
@@ -42,11 +39,7 @@ _FIND_SECONDS, _FIND_PAUSES = 0.25, 50
 
 
 class Suspicion:
-    """
-    Judges snapshots. Not thread-safe, but for `look`, `explain` and `family`.
-
-    What it judges with is loaded once the program has a backend.
-    """
+    """Judges snapshots. Not thread-safe, but for `look`, `explain` and `family`."""
 
     def __init__(self, context: Context, sites: SourceLineFinder) -> None:
         self._jax = context.jax
@@ -56,33 +49,25 @@ class Suspicion:
         self._events = context.events
         self._table = context.table
         self._window = context.settings.leak_window
-        self._detector: LeakDetector | None = None
-        self._filling: FillingDetector | None = None
+        self._detector: leaks.LeakDetector | None = None
+        self._filling: leaks.FillingDetector | None = None
         self._devices: tuple[str, ...] = ()
         self._leaks: dict[str, Leak] = {}
-        self._rooms: Mapping[str, Room] = {}
+        self._rooms: Mapping[str, leaks.Room] = {}
         self._fills = False
-        self._young: YoungDetector | None = None
+        self._young: leaks.YoungDetector | None = None
         self._holders: HolderFinder | None = None
         # By the device, "" for the host, and when they may be looked for again.
         self._held: dict[str, facts.MemoryHolder] = {}
         self._find_at = 0.0
 
     def look(self, now: float) -> bool:
-        """
-        Read how much memory is left; return whether a device may be full within
-        minutes.
-
-        Args:
-            now: seconds on a monotonic clock.
-        """
+        """Return whether, by the memory left, a device may be full within minutes."""
         if not backends.initialised(self._jax):
             return False
-        from jaxmon.agent.memory.leaks import FillingDetector, rooms  # noqa: PLC0415
-
-        self._filling = self._filling or FillingDetector(self._window)
+        self._filling = self._filling or _leaks().FillingDetector(self._window)
         try:
-            self._rooms = rooms(self._jax.local_devices())
+            self._rooms = _leaks().rooms(self._jax.local_devices())
         except Exception:  # noqa: BLE001 - contained: a device is lost
             self._guard.failed("memory_stats", stays_on=True)
             self._rooms = {}
@@ -105,11 +90,9 @@ class Suspicion:
 
     def judge(self, profile: MemoryProfile, devices: tuple[str, ...]) -> None:
         """Update the suspects from a snapshot of *devices*, just taken."""
-        from jaxmon.agent.memory.leaks import LeakDetector  # noqa: PLC0415
-
         before, now = self._leaks, monotonic()
         self._devices = devices
-        self._detector = self._detector or LeakDetector(self._window)
+        self._detector = self._detector or _leaks().LeakDetector(self._window)
         leaks = dict(self._detector.add(profile, now))
         if self._fills and self._filling is not None:
             early = self._filling.add(profile, self._rooms, self._calls(), now)
@@ -122,10 +105,7 @@ class Suspicion:
         self._find_holders()
 
     def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
-        """Return what accumulates since the program began, if that is not long ago."""
-        from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
-
-        young = self._young = self._young or YoungDetector()
+        young = self._young = self._young or _leaks().YoungDetector()
         on_cpu = {str(d.id) for d in self._jax.local_devices() if d.platform == "cpu"}
         arrays = sum(
             line.bytes
@@ -138,19 +118,16 @@ class Suspicion:
 
     def host(self) -> facts.HostGrowth:
         """Return how the rest of the process grows, if it does."""
-        from jaxmon.agent.memory.leaks import host_seconds_left  # noqa: PLC0415
-
         young, holder = self._young, self._holder("")
         growth = None if young is None else young.host
         if holder.backlog:
             return facts.HostGrowth(holder.bytes, holder=holder)
         if young is None or growth is None or not young.goes_on(growth, self._calls()):
             return facts.HostGrowth()
-        left = host_seconds_left(growth)
+        left = _leaks().host_seconds_left(growth)
         return growth.replace(full_in_seconds=left, holder=holder)
 
     def _holder(self, device: str) -> facts.MemoryHolder:
-        """Return what holds much of what grew on *device*, or on the host."""
         return self._held.get(device, facts.MemoryHolder())
 
     def _find_holders(self) -> None:
@@ -158,14 +135,12 @@ class Suspicion:
         Find what holds what has grown: while the program runs, for at its end its
         variables may be gone. Takes at most a fiftieth of the time.
         """
-        from jaxmon.agent.memory.leaks import YOUNG_GROWTH  # noqa: PLC0415
-
         grown = {device: leak.growth_bytes for device, leak in self._leaks.items()}
         host = None if self._young is None else self._young.host
         risen = 0 if self._young is None else self._young.risen
-        if host is not None or risen >= YOUNG_GROWTH * _OF_GROWTH:
+        if host is not None or risen >= _leaks().YOUNG_GROWTH * _OF_GROWTH:
             grown[""] = risen if host is None else host.growth_bytes
-        early = risen >= YOUNG_GROWTH * _EARLY
+        early = risen >= _leaks().YOUNG_GROWTH * _EARLY
         if not (grown or early) or monotonic() < self._find_at:
             return
         before = thread_time()
@@ -197,13 +172,12 @@ class Suspicion:
 
     def explain(self) -> tuple[Leak, ...]:
         """Return the suspects."""
+        young, calls, leaks = self._young, self._calls(), list(self._leaks.values())
         return tuple(
             [
                 self._fact(leak).replace(holder=self._holder(leak.device))
-                for leak in list(self._leaks.values())
-                if not leak.calls
-                or self._young is None
-                or self._young.goes_on(leak, self._calls())
+                for leak in leaks
+                if not leak.calls or young is None or young.goes_on(leak, calls)
             ]
         )
 
@@ -214,16 +188,17 @@ class Suspicion:
         return family_of(catalog.LEAK_GROWTH_BYTES, rows)
 
     def _calls(self) -> int:
-        """Return how often the program has called jitted functions of its own."""
         return sum(f.objects.calls for f in self._table if not f.internal)
 
     def _fact(self, leak: Leak) -> Leak:
-        from jaxmon.agent.memory.leaks import seconds_left  # noqa: PLC0415
+        left = _leaks().seconds_left(leak, self._rooms)
+        return leak.replace(full_in_seconds=left, lines=leak.lines[:_LINES])
 
-        return leak.replace(
-            full_in_seconds=seconds_left(leak, self._rooms),
-            lines=leak.lines[:_LINES],
-        )
+
+def _leaks() -> ModuleType:
+    from jaxmon.agent.memory import leaks  # noqa: PLC0415 - once there is a backend
+
+    return leaks
 
 
 def _message(leak: Leak) -> str:
@@ -254,11 +229,9 @@ _LOOK_SECONDS = 5.0
 
 class MemoryLines(Part):
     """
-    Reads JAX's own memory profile on a background thread.
-
-    JAX itself always records the stack of each live buffer; a snapshot costs as much as
-    `jax.profiler.device_memory_profile`, about 1 µs per live array, holding the GIL.
-    Nothing is allocated on a device, and the backends are never initialised by us.
+    Reads JAX's own memory profile on a background thread: JAX always records the stack
+    of each live buffer; a snapshot takes 1 µs per live array, holding the GIL. Nothing
+    is allocated on a device, and the backends are never initialised by us.
     """
 
     name = "allocations"
@@ -322,14 +295,9 @@ class MemoryLines(Part):
 
     def profile(self, *, judge: bool = True) -> MemoryProfile:
         """
-        Return the memory holders; empty before the program has initialised a backend,
-        and if disabled.
-
-        Args:
-            judge: whether what grows is judged by it.
-
-        Raises:
-            ProfileError: JAX's profile cannot be read.
+        Return the memory holders, and *judge* what grows; empty without a backend, and
+        if disabled.
+        Raises `ProfileError` if JAX's profile cannot be read.
         """
         from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
 
@@ -357,13 +325,8 @@ class MemoryLines(Part):
 
     def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> facts.Allocations:
         """
-        Return the source lines that hold most memory, and the time of the snapshot.
-
+        Return the lines that hold most memory in a *fresh* snapshot, or else the last.
         Never raises, and allocates nothing on a device: for failure reports.
-
-        Args:
-            limit: maximum number of lines.
-            fresh: take a snapshot now; otherwise, or if that fails, use the last one.
         """
         if fresh:
             try:
@@ -421,7 +384,6 @@ class MemoryLines(Part):
         return [self._suspicion.family()] if self._interval else []
 
     def _forget(self) -> None:
-        """Drop all snapshots: their devices are gone."""
         with self._lock:
             self._first = self._last = None
             self._peaks.clear()
@@ -438,14 +400,13 @@ class MemoryLines(Part):
                 self._peaks[device] = size, tuple(lines[:_PEAK_LINES])
 
     def _ring(self) -> float | None:
-        """Look at the memory of a young program soon; return the pause until then."""
+        """Look at a young program's memory soon; return the pause until then."""
         now = monotonic()
         if now >= self._young_until or not self._worker.submit(self._look_early):
             return None
         return max(_YOUNG_PAUSE, (now - self._began) * _YOUNG_FRACTION)
 
     def _look_early(self) -> None:
-        """Take a snapshot if memory has grown by much since the last."""
         used = self._suspicion.used()
         if used is None or used < self._used + _YOUNG_BYTES:
             return
@@ -453,7 +414,6 @@ class MemoryLines(Part):
         self.take_snapshot()
 
     def _look(self) -> None:
-        """Take a snapshot if one is due, or if a device fills up within minutes."""
         now = monotonic()
         filling = self._suspicion.look(now)
         if filling or now >= self._due:

@@ -1,7 +1,4 @@
-"""
-Device memory and live arrays, read outside the scrape path, while the program keeps
-creating, donating and deleting arrays.
-"""
+"""Device memory and live arrays, read outside the scrape path."""
 
 from __future__ import annotations
 
@@ -18,44 +15,27 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
+from jaxmon.tuples import NamedTuple
 
 
-class ArrayGroup:
+class ArrayGroup(NamedTuple):
     """
-    A group of live arrays of the same type and placement.
-
-    Attributes:
-        dtype: JAX's dtype of the arrays.
-        shape: of a whole array.
-        devices: devices of this process, each with a shard.
-        shard_bytes: bytes on each of these.
-        offloaded: whether they are in host memory instead of device memory.
+    Live arrays of the same type and placement: the *shape* of a whole array, bytes on
+    each of this process's devices, and whether that is in host memory.
     """
 
-    __slots__ = ("devices", "dtype", "offloaded", "shape", "shard_bytes")
-
-    def __init__(
-        self,
-        dtype: Any,
-        shape: tuple[int, ...],
-        devices: tuple[Any, ...],
-        shard_bytes: int,
-        *,
-        offloaded: bool,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.devices = devices
-        self.shard_bytes = shard_bytes
-        self.offloaded = offloaded
+    dtype: Any
+    shape: tuple[int, ...]
+    devices: tuple[Any, ...]
+    shard_bytes: int
+    offloaded: bool
 
 
 def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
     """
-    Yield the group of each of *arrays*, the same object for arrays of one group.
-    Empties *arrays* meanwhile, so that none is kept alive.
-
-    Costs 1 to 4 µs per array. Neither allocates on a device nor waits for one.
+    Yield the group of each of *arrays*, which are emptied meanwhile, so that none is
+    kept alive. Costs 1 to 4 µs per array. Neither allocates on a device nor waits for
+    one.
     """
     groups: dict[tuple[Any, ...], ArrayGroup] = {}
     while arrays:
@@ -70,7 +50,11 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
         del array
         kind = groups.get(key)
         if kind is None:
-            kind = groups[key] = _kind(*key)
+            sharding, shape, dtype, size = key
+            devices = tuple(sharding.addressable_devices)
+            size //= len(sharding.device_set)
+            offloaded = _is_offloaded(sharding, devices)
+            kind = groups[key] = ArrayGroup(dtype, shape, devices, size, offloaded)
         yield kind
 
 
@@ -78,17 +62,13 @@ def count_buffers(
     jax: Any, guard: Guard, groups: Mapping[ArrayGroup, int]
 ) -> Iterator[tuple[ArrayGroup, Any, int]]:
     """
-    Yield each of *groups*, a device, and how many buffers its arrays have there.
+    Yield each of *groups*, a device, and how many buffers its arrays have there;
+    *groups* have the number of their arrays, counted just before.
 
     Arrays may share a buffer: an array, and what a jitted function that captures it
     holds. JAX's memory profile, 1 µs per live array, has each buffer once; without one,
     which is counted as a failure, each array counts. Pointers are not compared: reading
     one holds the buffer, and a call that donates it meanwhile would fail.
-
-    Args:
-        jax: the module.
-        guard: counts failures.
-        groups: number of arrays of each group, counted just before.
     """
     buffers = _buffers(jax, guard)
     alike: defaultdict[tuple[str, int], list[tuple[ArrayGroup, Any]]]
@@ -110,7 +90,6 @@ def count_buffers(
 
 
 def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
-    """Return the number of buffers by device and size; `None` if it is unknown."""
     from jaxmon.agent.memory import profile as pprof  # noqa: PLC0415 - not before there are arrays
 
     found = Counter[tuple[str, int]]()
@@ -126,26 +105,6 @@ def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
             guard.failed("buffers", stays_on=True)
         return None
     return found
-
-
-def _kind(sharding: Any, shape: tuple[int, ...], dtype: Any, size: int) -> ArrayGroup:
-    """
-    Return the group of an array.
-
-    Args:
-        sharding: of the array.
-        shape: of the whole array.
-        dtype: of the array.
-        size: bytes on all devices of all processes.
-    """
-    devices = tuple(sharding.addressable_devices)
-    return ArrayGroup(
-        dtype,
-        shape,
-        devices,
-        size // len(sharding.device_set),
-        offloaded=_is_offloaded(sharding, devices),
-    )
 
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:
@@ -170,13 +129,7 @@ _KINDS = {
 
 
 def sizes(stats: Mapping[str, int]) -> dict[str, int]:
-    """
-    Return the bytes in *stats* by kind, as `catalog.DEVICE_MEMORY_BYTES` names them.
-
-    Args:
-        stats: JAX's statistics of a device; those that its allocator does not keep are
-            missing or negative.
-    """
+    """Return JAX's *stats* as `catalog.DEVICE_MEMORY_BYTES` names them, if known."""
     found = {
         kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0
     }
@@ -211,12 +164,9 @@ _MAX_DTYPES = 64
 
 class MemoryPart(Part):
     """
-    Reads allocator statistics and live arrays of the local devices.
-
-    Never initialises JAX's backends: until the program does, there is nothing to read.
-    Keeps a list of the live arrays only while summing them: 20 ms for 10,000 arrays.
-    Data that cannot be read, or whose backend is gone, is no longer exported: a gap is
-    better than a stale value.
+    Reads allocator statistics and live arrays of the local devices, once there are
+    some. Keeps a list of these only while summing them: 20 ms for 10,000 arrays. What
+    cannot be read is no longer exported: a gap is better than a stale value.
     """
 
     name = "memory"
@@ -277,22 +227,19 @@ class MemoryPart(Part):
                 devices = self._jax.local_devices()
                 stats = {device: self._stats(device) for device in devices}
                 live, offloaded = self._live()
+                rows = [(device.id, offloaded[device]) for device in devices]
                 families = [
                     *allocator_families(stats),
                     *self._arrays(devices, live),
-                    _offloaded(devices, offloaded),
+                    family_of(catalog.OFFLOADED_ARRAY_BYTES, rows),
                 ]
                 summaries = tuple(
-                    self._summary(
-                        device, stats[device], live[device], offloaded[device]
-                    )
-                    for device in devices
+                    [self._summary(d, stats[d], live[d], offloaded[d]) for d in devices]
                 )
         finally:
             self._families, self._devices = families, summaries
 
     def _stats(self, device: Any) -> dict[str, int]:
-        """Return the allocator statistics of *device*; empty if it is lost."""
         try:
             found: dict[str, int] = device.memory_stats() or {}
         except Exception:  # noqa: BLE001 - contained: the other devices have figures
@@ -301,10 +248,7 @@ class MemoryPart(Part):
         return found
 
     def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
-        """
-        Return number and bytes of the buffers in device memory, by device and dtype,
-        and the bytes of those offloaded to host memory.
-        """
+        """Return number and bytes by device and dtype, and bytes offloaded."""
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
         offloaded: defaultdict[Any, int] = defaultdict(int)
         groups = Counter(group_arrays(self._jax.live_arrays()))
@@ -329,18 +273,14 @@ class MemoryPart(Part):
         self, devices: list[Any], live: dict[Any, dict[str, list[int]]]
     ) -> list[Family]:
         dtypes = list(self._dtypes)  # another snapshot may add one
+        rows = [
+            (device.id, dtype, *live[device].get(dtype, (0, 0)))
+            for device in devices
+            for dtype in dtypes
+        ]
         return [
-            family_of(
-                metric,
-                [
-                    (device.id, dtype, live[device].get(dtype, (0, 0))[place])
-                    for device in devices
-                    for dtype in dtypes
-                ],
-            )
-            for place, metric in enumerate(
-                (catalog.LIVE_ARRAYS, catalog.LIVE_ARRAY_BYTES)
-            )
+            family_of(catalog.LIVE_ARRAYS, [(*of, number) for *of, number, _ in rows]),
+            family_of(catalog.LIVE_ARRAY_BYTES, [(*of, size) for *of, _, size in rows]),
         ]
 
     def _summary(
@@ -362,8 +302,3 @@ class MemoryPart(Part):
             offloaded_bytes=offloaded,
             dtypes={dtype: facts.Arrays(*held) for dtype, held in live.items()},
         )
-
-
-def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
-    rows = [(device.id, sizes[device]) for device in devices]
-    return family_of(catalog.OFFLOADED_ARRAY_BYTES, rows)

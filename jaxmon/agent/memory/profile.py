@@ -3,7 +3,7 @@ Device memory by source line, and growth between snapshots.
 
 What `jax.profiler.device_memory_profile` returns is pprof's protocol buffer. Only what
 a memory profile uses is read; unknown fields are skipped. An invalid length, index or
-nesting is an error; time and memory are in proportion to the input, which has at most
+nesting is an error; time and memory are in proportion to the input, at most
 `MAX_BYTES`.
 """
 
@@ -15,11 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
-from jaxmon.agent.jaxlink.source_lines import (
-    SourceLine,
-    SourceLineFinder,
-    StackFrame,
-)
+from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError, WireError
 from jaxmon.facts import memory as facts
@@ -47,16 +43,7 @@ class ProfileError(JaxmonError):
 
 
 class HeapSample(NamedTuple):
-    """
-    Live allocations that share size, device, kind and stack.
-
-    Attributes:
-        allocations: their number.
-        size: their total size in bytes.
-        kind: ``"buffer"`` or ``"executable"``.
-        device: as JAX prints it; ``""`` for executables.
-        stack: index in `HeapProfile.stacks`.
-    """
+    """Live allocations that share size, kind, stack and, for buffers, device."""
 
     allocations: int
     size: int
@@ -66,22 +53,16 @@ class HeapSample(NamedTuple):
 
 
 class HeapProfile(NamedTuple):
-    """
-    Attributes:
-        samples: in the order of the file.
-        stacks: innermost frame first; samples share them.
-    """
+    """Samples in the order of the file, and the stacks they share, innermost first."""
 
     samples: Sequence[HeapSample]
-    stacks: Sequence[tuple[StackFrame, ...]]
+    stacks: Sequence[tuple[SourceLine, ...]]
 
 
 def samples_of(data: bytes) -> HeapProfile:
     """
-    Return the profile in *data*, compressed or not. About 4 µs per sample.
-
-    Raises:
-        ProfileError: *data* is corrupt, or larger than `MAX_BYTES`.
+    Return the profile in *data*, compressed or not, 4 µs per sample; `ProfileError` if
+    it is corrupt, or larger than `MAX_BYTES`.
     """
     try:
         return _HeapReader(_decompressed(data)).profile()
@@ -107,8 +88,6 @@ def _decompressed(data: bytes) -> bytes:
 
 
 class _HeapReader:
-    """Sorts the fields of a profile, then resolves references."""
-
     def __init__(self, raw: bytes) -> None:
         kinds = _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING
         found: dict[int, list[memoryview]] = {kind: [] for kind in kinds}
@@ -125,7 +104,7 @@ class _HeapReader:
     def profile(self) -> HeapProfile:
         count_at, size_at = self._places()
         samples: list[HeapSample] = []
-        stacks: list[tuple[StackFrame, ...]] = []
+        stacks: list[tuple[SourceLine, ...]] = []
         numbers: dict[tuple[Value, ...], int] = {}
         for raw in self._samples:
             places: list[Value] = []
@@ -156,8 +135,7 @@ class _HeapReader:
         return HeapProfile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
-        """Return which values of a sample are count and size."""
-        units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
+        units = [self._text(*_numbers(raw, _TYPE_UNIT)) for raw in self._types]
         if "count" not in units or "bytes" not in units:
             if not self._samples:
                 return 0, 0
@@ -165,39 +143,34 @@ class _HeapReader:
             raise ProfileError(msg)
         return units.index("count"), units.index("bytes")
 
-    def _stack(self, places: tuple[Value, ...]) -> tuple[StackFrame, ...]:
-        frames: list[StackFrame] = []
+    def _stack(self, places: tuple[Value, ...]) -> tuple[SourceLine, ...]:
+        frames: list[SourceLine] = []
         for place in places:
             for number in wire.packed(place):
                 frames += self._locations[number]
         return tuple(frames)
 
     def _function(self, raw: memoryview) -> tuple[int, tuple[str, str]]:
-        identity = name = file = 0
-        for number, value in wire.fields(raw):
-            if number == _FUNCTION_ID:
-                identity = _int(value)
-            elif number == _FUNCTION_NAME:
-                name = _int(value)
-            elif number == _FUNCTION_FILE:
-                file = _int(value)
+        identity, name, file = _numbers(
+            raw, _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE
+        )
         return identity, (self._text(file), self._text(name))
 
-    def _location(self, raw: memoryview) -> tuple[int, tuple[StackFrame, ...]]:
+    def _location(self, raw: memoryview) -> tuple[int, tuple[SourceLine, ...]]:
         identity = 0
-        frames: list[StackFrame] = []
+        frames: list[SourceLine] = []
         for number, value in wire.fields(raw):
             if number == _LOCATION_ID:
                 identity = _int(value)
             elif number == _LOCATION_LINE:
-                line = _message(value)
-                file, name = self._functions[_last(line, _LINE_FUNCTION)]
-                frames.append(StackFrame(file, _last(line, _LINE_NUMBER), name))
+                function, at = _numbers(_message(value), _LINE_FUNCTION, _LINE_NUMBER)
+                file, name = self._functions[function]
+                frames.append(SourceLine(file, at, name))
         return identity, tuple(frames)
 
     def _label(self, raw: bytes) -> tuple[str, str]:
         if raw not in self._labels:
-            name, text = _last(raw, _LABEL_NAME), _last(raw, _LABEL_TEXT)
+            name, text = _numbers(raw, _LABEL_NAME, _LABEL_TEXT)
             self._labels[raw] = self._text(name), self._text(text)
         return self._labels[raw]
 
@@ -206,13 +179,10 @@ class _HeapReader:
         return wire.text(self._strings[index]) if index else ""
 
 
-def _last(data: bytes | memoryview, wanted: int) -> int:
-    """Return the number in field *wanted*, 0 if omitted."""
-    found = 0
-    for number, value in wire.fields(data):
-        if number == wanted:
-            found = _int(value)
-    return found
+def _numbers(data: bytes | memoryview, *wanted: int) -> list[int]:
+    """Return the numbers in the *wanted* fields, of each the last, 0 if omitted."""
+    found = dict(wire.fields(data))
+    return [_int(found.get(number, 0)) for number in wanted]
 
 
 def _signed(value: int) -> int:
@@ -287,11 +257,7 @@ class MemoryProfile:
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
     def growth_since(self, earlier: MemoryProfile) -> tuple[AllocationLine, ...]:
-        """
-        Return the lines whose memory changed since *earlier*.
-
-        ``bytes`` and ``arrays`` are differences; largest growth first.
-        """
+        """Return how lines changed since *earlier*, largest growth first."""
         growth = {_key(line): [line.bytes, line.arrays] for line in self.lines}
         for line in earlier.lines:
             total = growth.setdefault(_key(line), [0, 0])
@@ -317,15 +283,7 @@ def read(
     *,
     clock: Clock = wall_time,
 ) -> MemoryProfile:
-    """
-    Return the profile in *data*; see `samples_of`.
-
-    Args:
-        data: what `jax.profiler.device_memory_profile` returns.
-        sites: finds the user's line in a stack.
-        device_ids: id of each device by its name in JAX.
-        clock: returns the Unix time.
-    """
+    """Return the profile in *data*, with the ids of devices for JAX's names."""
     profile = samples_of(data)
     found = [sites.of(stack) for stack in profile.stacks]
     sums: defaultdict[tuple[SourceLine, str, str], list[int]] = defaultdict(

@@ -75,13 +75,7 @@ _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arr
 
 
 class ReportBuilder:
-    """
-    Gathers the contents of reports.
-
-    Args:
-        lines: provides the source lines that hold memory.
-        programs: returns the statistics of the programs.
-    """
+    """Gathers the contents of reports, with statistics that *programs* returns."""
 
     def __init__(
         self,
@@ -185,7 +179,6 @@ class ReportBuilder:
         return report.replace(live_arrays=found)
 
     def _lines(self, report: OomReport) -> OomReport:
-        """Add the lines that hold most memory, now or in the last snapshot."""
         # A snapshot takes time, and host memory.
         tight = report.host.is_tight or "host" in report.unavailable
         if self.lines.has_snapshot:
@@ -197,7 +190,6 @@ class ReportBuilder:
         return report.replace(lines=self.lines.lines(_LINES, fresh=fresh))
 
     def _programs(self, report: OomReport) -> OomReport:
-        """Add the program that probably asked for memory, and the largest ones."""
         programs, name = self.programs(), report.failure.function
         largest = sorted(programs, key=lambda name: -_size(programs[name]))[:_PROGRAMS]
         if name not in programs:
@@ -243,7 +235,6 @@ def _size(program: Program) -> float:
 
 
 def _may_ask(program: Program, asked: int | None) -> bool:
-    """Return whether *program* needs about *asked* bytes in one allocation."""
     needs = (program.temporary_bytes, program.output_bytes)
     return asked is not None and any(
         [need is not None and abs(need - asked) <= asked * _ABOUT for need in needs]
@@ -263,12 +254,7 @@ _RESERVE_BYTES = 4 << 20
 
 
 class OomReports(Part):
-    """
-    Writes out-of-memory reports, one at a time and rate-limited.
-
-    Attributes:
-        facts: gathers the contents of reports.
-    """
+    """Writes out-of-memory reports, one at a time and rate-limited."""
 
     name = "oom"
 

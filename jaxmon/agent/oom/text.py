@@ -51,9 +51,6 @@ def render(report: OomReport) -> str:
     return "\n".join(_lines(report)) + "\n"
 
 
-# --- advice ----------------------------------------------------------------------
-
-
 def _on_devices(report: OomReport) -> Iterator[str]:
     asked = requested_bytes(report.failure.text)
     for device in report.devices:
@@ -139,9 +136,6 @@ def _on_program(report: OomReport) -> Iterator[str]:
             "arrays as arguments instead of closing over them; XLA folds and "
             "copies constants."
         )
-
-
-# --- text ------------------------------------------------------------------------
 
 
 def _lines(report: OomReport) -> Iterator[str]:

@@ -38,9 +38,8 @@ _REST = inspect.CO_VARARGS
 
 class Node(NamedTuple):
     """
-    One node of an argument's tree: its *name*, as ``dict``, that of a class or ``*``
-    for a leaf; an *identity* for classes of one name, and static parts; no *keys* if
-    only its class knows them.
+    One node of an argument's tree, a leaf if called ``*``; its *identity* tells classes
+    of one name apart, and it has no *keys* if only its class knows them.
     """
 
     name: str

@@ -271,8 +271,7 @@ class Histories:
 
     def _distance(self, new: Signature, old: Signature) -> tuple[int, bool, int]:
         """
-        Return in how much *new* differs from *old*, whether in shapes, and in how many
-        places. However many arrays are put elsewhere at once, that is one difference.
+        Return in how much *new* differs, whether in shapes, and in how many places.
         """
         if new.arguments != old.arguments:
             kinds = Counter(difference.kind for difference in self._compare(new, old))

@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
-from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import (
     Cause,
@@ -43,10 +43,7 @@ Compared: TypeAlias = tuple[
 
 @dataclass(slots=True, eq=False)
 class PendingCause:
-    """
-    Cause determined before a compile, `None` for the first; holds no user objects. The
-    *place* is the line to change, and each of *noted* gets the seconds.
-    """
+    """Why a call compiles, `None` for the first time, and the line to be changed."""
 
     compared: Compared
     cause: Cause | None
@@ -64,7 +61,7 @@ class CauseFinder:
         self._observers = context.observers.call
         self._events = context.events
         self._registry = context.registry
-        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
+        self._lines = SourceLineFinder(context.jax)
         settings = context_of(context.jax)
         self._signatures = SignatureBuilder(context.jax, settings.values)
         self._transformations = Transformations()
@@ -142,10 +139,7 @@ class CauseFinder:
     def find_transformed_cause(
         self, function: Function, found: Transformed, frame: FrameType
     ) -> PendingCause | None:
-        """
-        Return why *found*, a program of *function*, is compiled under a transformation,
-        `None` if the function is unknown or JAX's; *frame* calls the compiler.
-        """
+        """Return why *found* is compiled, by *frame*, `None` if that is not known."""
         if function.internal or not self._guard.on(self._site):
             return None
         transformed = self._contained(

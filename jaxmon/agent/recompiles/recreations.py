@@ -68,8 +68,8 @@ class Content(NamedTuple):
 
 class Created(NamedTuple):
     """
-    A function not compiled before, with a *key* that those from its line with its code
-    have, and a larger *number* than earlier ones; 0 if it existed when we started.
+    A function not compiled before. Those of its line with its code have its *key*, and
+    a larger *number* if they were created later; 0 if before we started.
     """
 
     key: tuple[Hashable, ...]
@@ -176,10 +176,7 @@ def _are_different(new: Content, old: Content) -> bool:
 def created(
     jitted: Jitted, jit: Jit | None, *, number: int, options: Hashable
 ) -> Created:
-    """
-    Return what is known of a function that is compiled for the first time, with the
-    *options* passed to `jax.jit`; *jit* and *number* as in `Created`.
-    """
+    """Return what is known of a function that is compiled for the first time."""
     line: Hashable = source_of(jitted)
     if jit is not None and jit.line is not None:
         line = jit.line.file, jit.line.line

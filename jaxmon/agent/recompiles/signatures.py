@@ -319,8 +319,8 @@ def _sharding(leaf: Any) -> tuple[str, object]:
 
 class Placement(NamedTuple):
     """
-    Placement of a committed array, with hashes of the devices in their order, and of
-    the whole as JAX compares it; *memory* is its kind if that is not the default.
+    Placement of a committed array, with hashes of the order of devices, and of the
+    whole as JAX compares it; *memory* is its kind if that is not the default.
     """
 
     text: str

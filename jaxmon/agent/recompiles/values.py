@@ -91,8 +91,7 @@ class Value:
 
 def value_of(value: object, keys: Sequence[str] = ()) -> Value:
     """
-    Return the summary of *value*. Costs a few microseconds, two milliseconds at most,
-    however large it is. *keys* name the items of a tuple.
+    Return the summary of *value*, in two milliseconds at most, however large it is.
     """
     kind = type(value)
     if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]

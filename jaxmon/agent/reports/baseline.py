@@ -100,7 +100,6 @@ def _times(timing: ExactTiming) -> dict[str, Any]:
 
 
 def _quantiles(values: Sequence[float]) -> list[float]:
-    """Return the quantiles of *values*, none if there are no values."""
     ordered = sorted(values)
     if not ordered:
         return []

@@ -32,13 +32,9 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class ReportKind(NamedTuple):
     """
-    Reports of one kind.
-
-    Attributes:
-        prefix: of the names of their files.
-        most: maximum number of reports in a directory, of all processes together.
-        most_bytes: maximum size of one file.
-        variable: that sets the directory.
+    Reports of one kind: *prefix* of the names of their files, maximum number in a
+    directory, of all processes together, maximum size of a file, and the *variable*
+    that sets the directory.
     """
 
     prefix: str
@@ -56,15 +52,11 @@ class ReportDirError(JaxmonError):
 
 class ReportDirectory:
     """
-    Writes reports and removes the oldest.
+    Writes reports of a *kind* to the *chosen* directory, by default ``jaxmon-reports``
+    in that for temporary files, and removes the oldest.
 
     All operations are relative to an open descriptor of the directory, so another user
     with write access to its parent cannot redirect our writes.
-
-    Args:
-        chosen: the configured directory; `None` for ``jaxmon-reports`` in the directory
-            for temporary files, where other users can create files too.
-        kind: of reports.
     """
 
     def __init__(self, chosen: str | None = None, kind: ReportKind = OOM) -> None:
@@ -88,7 +80,11 @@ class ReportDirectory:
         try:
             self._prune(directory)
             for suffix, text in texts.items():
-                _write(directory, f"{stem}{suffix}", _cut(text, self._kind.most_bytes))
+                # File names and messages may contain what UTF-8 cannot encode.
+                content = text.encode(errors="backslashreplace")[
+                    : self._kind.most_bytes
+                ]
+                _write(directory, f"{stem}{suffix}", content)
         finally:
             os.close(directory)
         return self.path / f"{stem}{next(iter(texts))}"
@@ -112,7 +108,6 @@ class ReportDirectory:
         return descriptor
 
     def _check(self, descriptor: int) -> None:
-        """Reject a directory controlled by another user."""
         status = os.fstat(descriptor)
         mine = status.st_uid == os.getuid()
         # A volume mounted by an administrator belongs to root.
@@ -129,7 +124,6 @@ class ReportDirectory:
         )
 
     def _prune(self, directory: int) -> None:
-        """Delete the oldest reports and unfinished files."""
         prefix, reports = self._kind.prefix, dict[str, list[str]]()
         report = rf"({prefix}-\d{{8}}T\d{{6}}Z-\d+-\d+)\.\w+"
         for name in os.listdir(directory):
@@ -178,8 +172,3 @@ def _remove(directory: int, name: str, older_than: float | None = None) -> None:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if older_than is None or status.st_mtime < older_than:
             os.unlink(name, dir_fd=directory)
-
-
-def _cut(text: str, most: int) -> bytes:
-    # File names and error messages may contain what UTF-8 cannot encode.
-    return text.encode(errors="backslashreplace")[:most]

@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from typing import Any
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
@@ -48,10 +48,7 @@ def prepare() -> None:
 
 
 def exit_report(overview: Overview, limits: Limits, crash: str = "") -> str:
-    """
-    Return the current report, by *limits*, which begins with the *crash*; takes some
-    milliseconds.
-    """
+    """Return the report by *limits*, beginning with the *crash*; some milliseconds."""
     snapshot = overview.judged_by(limits)
     return "\n".join(["", *summary(snapshot, find(snapshot), crash=crash), ""])
 
@@ -68,8 +65,9 @@ def write(report: str) -> None:
             stream.flush()
             encoding = stream.encoding or "utf-8"
             _write(stream.fileno(), report.encode(encoding, "replace"))
-        elif stream is not None:
-            _print(report, stream)
+        elif stream is not None:  # the program's, or a notebook's
+            stream.write(report)
+            stream.flush()
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -87,12 +85,6 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
 
 
-def _print(report: str, stream: TextIO) -> None:
-    """Write to the program's, or a notebook's, replacement of standard error."""
-    stream.write(report)
-    stream.flush()
-
-
 class FinalReports:
     """The reports that the *settings* ask for."""
 
@@ -102,7 +94,8 @@ class FinalReports:
         self._directory = None
         if settings.summary_dir is not None:
             self._directory = ReportDirectory(settings.summary_dir, RUN)
-            _prepare()
+            recompile = {"events": [{"kind": "recompile"}]}
+            files_of(Facts({}, recompile, {}, (), "", "0", "finished"))
         prepare()
 
     def write(
@@ -115,15 +108,9 @@ class FinalReports:
         crash: str | None,
     ) -> None:
         """
-        Write them; a file that cannot be written is logged, and nothing else.
-
-        Args:
-            overview: what parts observe.
-            events: the event log.
-            collect: returns the metrics.
-            worker: number of the slot.
-            crash: how an exception ends the program, in a sentence; empty if that is
-                unknown, `None` if none does.
+        Write them; a file that cannot be written is logged, and nothing else. *crash*:
+        how an exception ends the program, in a sentence; empty if that is unknown,
+        `None` if none does.
         """
         if self._directory is not None:
             facts = Facts(
@@ -158,9 +145,3 @@ def _save(directory: ReportDirectory, facts: Facts) -> None:
 def events_of(log: EventLog) -> dict[str, Any]:
     """Return the events as ``/debug/events`` does."""
     return {"events": [encoded(event._asdict()) for event in log.since()]}
-
-
-def _prepare() -> None:
-    """Load what a report needs, and read what it is made of."""
-    recompile = {"events": [{"kind": "recompile"}]}
-    files_of(Facts({}, recompile, {}, (), "", "0", "finished"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, is_active
@@ -49,51 +49,38 @@ _UNOBSERVED: Mapping[str, Any] = {
 _NOT_COUNTED = Counted(None, None)
 
 
-class Overview:
+class Overview(NamedTuple):
     """
     Combines what an agent's parts observe. Thread-safe; a few milliseconds.
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
-
-    Args:
-        started: when the agent started, in Unix and in monotonic time.
-        exports: returns what did not arrive at receivers of OTLP.
+    The agent *started* in Unix and in monotonic time; *exports* returns what did not
+    arrive at receivers of OTLP.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        parts: Iterable[Part],
-        hooks: Hooks,
-        started: tuple[float, float],
-        exports: Callable[[], Exports],
-    ) -> None:
-        self._context = context
-        self._parts = parts
-        self._hooks = hooks
-        self._started, self._began = started
-        self._exports = exports
+    context: Context
+    parts: Iterable[Part]
+    hooks: Hooks
+    started: tuple[float, float]
+    exports: Callable[[], Exports]
 
     def snapshot(self) -> Snapshot:
-        """
-        Return all of it, without events; `None` instead of a record whose part fails,
-        which `jaxmon.facts.process.read` replaces.
-        """
+        """Return all but events; `None` for a record whose part fails; see `read`."""
         problems: dict[str, str] = {}
         functions = self._functions(problems)
         return functions.replace(
             schema=SCHEMA,
             process=self._process(),
             **self._sections(_SECTIONS, problems),
-            exports=self._exports(),
-            hooks=self._hooks.active(),
-            internal_errors=self._context.guard.failures(),
+            exports=self.exports(),
+            hooks=self.hooks.active(),
+            internal_errors=self.context.guard.failures(),
             problems=problems,
         )
 
     def judged_by(self, limits: Limits) -> Snapshot:
         """Return all of it with the events, as others read it, to be judged."""
-        happened = [event._asdict() for event in self._context.events.since()]
+        happened = [event._asdict() for event in self.context.events.since()]
         return read(self.snapshot(), {"events": happened}, limits)
 
     def whole(self) -> dict[str, Any]:
@@ -113,35 +100,35 @@ class Overview:
 
     def environment(self) -> dict[str, Any]:
         """Return interpreter, versions, flags and installed packages."""
-        return environment(self._context.jax, self._context.settings.release)
+        return environment(self.context.jax, self.context.settings.release)
 
     def _process(self) -> Process:
-        jax = self._context.jax
+        jax = self.context.jax
         return Process(
             pid=os.getpid(),
             program=disclosure.own_command()[:500],
             rank=self._rank(),
-            started=self._started,
+            started=self.started[0],
             now=wall_time(),
-            observed_seconds=monotonic() - self._began,
+            observed_seconds=monotonic() - self.started[1],
             jaxmon=version(),
             jax=str(getattr(jax, "__version__", "")),
             python=platform.python_version(),
-            release=self._context.settings.release,
+            release=self.context.settings.release,
             debugging=debugging(jax),
-            forked=self._context.forked,
+            forked=self.context.forked,
         )
 
     def _rank(self) -> JobRank:
-        with self._context.guard.contained("rank", stays_on=True):
-            place = cluster(self._context.jax)
+        with self.context.guard.contained("rank", stays_on=True):
+            place = cluster(self.context.jax)
             if place is not None and place.size > 1:
                 return JobRank(place.rank, place.size)
         return JobRank()
 
     def _functions(self, problems: dict[str, str]) -> Snapshot:
         found: dict[str, Mapping[str, Any]] = {}
-        for part in self._parts:
+        for part in self.parts:
             for key, ask in part.explain().functions.items():
                 found[key] = self._read(part, ask, problems) or {}
         counted = found.pop("counted", {})
@@ -149,7 +136,7 @@ class Overview:
             (key, found.get(key, NOTHING), unobserved)
             for key, unobserved in _UNOBSERVED.items()
         ]
-        functions = [f for f in self._context.table if is_active(f)]
+        functions = [f for f in self.context.table if is_active(f)]
         functions.sort(key=_importance)
         return Snapshot(
             functions=tuple(
@@ -166,9 +153,8 @@ class Overview:
     def _sections(
         self, wanted: Iterable[str], problems: dict[str, str]
     ) -> dict[str, Any]:
-        """Return the *wanted* records, `None` for one whose part fails."""
         found: dict[str, Any] = {name: getattr(Snapshot, name) for name in wanted}
-        for part in self._parts:
+        for part in self.parts:
             for name, ask in part.explain().sections.items():
                 if name in found:
                     found[name] = self._read(part, ask, problems)
@@ -177,12 +163,11 @@ class Overview:
     def _read(
         self, part: Part, ask: Callable[[], Any], problems: dict[str, str]
     ) -> Any:
-        """Return the result of *ask*, `None` if it fails."""
         try:
             return ask()
         except Exception as error:  # noqa: BLE001 - contained and counted
             problems[part.name] = disclosure.error(error)[:200]
-            self._context.guard.failed(f"snapshot_{part.name}", stays_on=True)
+            self.context.guard.failed(f"snapshot_{part.name}", stays_on=True)
             return None
 
 

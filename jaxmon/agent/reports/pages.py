@@ -1,16 +1,6 @@
 """
 Debug endpoints, on the Unix socket only.
 
-| endpoint | content |
-|---|---|
-| ``/debug/overview`` | everything below but environment and events |
-| ``/debug/functions`` | calls, compiles, programs and times of each function |
-| ``/debug/memory`` | devices, source lines that hold memory, transfers |
-| ``/debug/environment`` | interpreter, versions, flags, installed packages |
-| ``/debug/events`` | the event log; ``?kind=recompile``, ``?since=NUMBER`` |
-
-``/debug/profile`` is in `jaxmon.agent.reports.profile`.
-
 The live page of one process, on its own port. It shows what the metrics there say,
 which are labels and numbers: no findings, no source lines, no command line. A program
 is not sampled for it: its charts begin when the page is opened.
@@ -79,14 +69,7 @@ _NOT_HERE = (
 
 
 class OwnPage:
-    """
-    The endpoints of the page.
-
-    Args:
-        collect: returns all families of the process.
-        worker: the slot of the process.
-        run_dir: the run directory, `None` for the default.
-    """
+    """The endpoints of the page, of the process in the slot *worker*."""
 
     def __init__(
         self, collect: Callable[[], list[Family]], worker: str, run_dir: str | None

@@ -20,8 +20,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, reserved
 from jaxmon.agent.part import Part
-from jaxmon.agent.reports.profile import GPU_REASON
-from jaxmon.agent.reports.recording import Recording
+from jaxmon.agent.reports.profile import GPU_REASON, Recording
 from jaxmon.indicators.endings import now
 from jaxmon.threads import RLock, get_ident
 
@@ -34,11 +33,8 @@ _MOST_CALLS = 1000
 
 class PassTraces(Part):
     """
-    Records compiles, and what XLA does in each.
-
-    Args:
-        compiling: returns the number of compiles in progress, and more.
-        programs: returns the programs by function.
+    Records compiles, and what XLA does in each. *compiling* returns the number of
+    compiles in progress, and more, *programs* the programs by function.
     """
 
     name = "passes"

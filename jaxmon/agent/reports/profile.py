@@ -15,22 +15,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.profiler import Busy, reserved
+from jaxmon.agent.jaxlink.profiler import Busy, ProfilerSession, programs, reserved
 from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.agent.part import Part
-from jaxmon.agent.reports.recording import Recording
-from jaxmon.clocks import monotonic
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import WireError
+from jaxmon.host.formats import protobuf as wire
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.routes import RequestInProgress, Routes
+from jaxmon.indicators.requests import OpenRequest
+from jaxmon.indicators.routes import Routes
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import DaemonThread, Event, RLock
@@ -38,6 +41,102 @@ from jaxmon.threads import DaemonThread, Event, RLock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+# Of XSpace and XPlane, and the name of the plane with the programs.
+_PLANES, _NAME = 1, 2
+_PROGRAMS = "/host:metadata"
+
+
+class Recording:
+    """
+    A session that makes way for the program's own. Its profile has the `name`, when it
+    `began`, in UTC; `ended` is `None` while it runs. `cut_short`: why it ended early;
+    `problem`: why there is no trace; `without_programs`: why the trace has none.
+    """
+
+    def __init__(self, jax: Any, guard: Guard, site: str) -> None:
+        self._jax = jax
+        self._session = ProfilerSession(jax, self._make_way, guard=guard, site=site)
+        self._over = Event()
+        self._lock = RLock()
+        self._space: bytes | None = None
+        self.name = ""
+        self.began = 0.0
+        self.ended: float | None = 0.0
+        self.cut_short: str | None = None
+        self.problem: str | None = None
+        self.without_programs: str | None = None
+
+    def begin(self, platform: str, *, programs: bool) -> None:
+        """
+        Start recording the activity of devices of *platform*, such as ``gpu``; whether
+        the trace gets the loaded *programs*. Raises `Busy`: another session records.
+        """
+        self._session.begin(platform, programs=programs)
+        wall = wall_time()
+        stamp = time.strftime("%Y_%m_%d_%H_%M_%S", time.gmtime(wall))
+        self.name = f"{stamp}_{int(wall * 1000) % 1000:03}"
+        self.began, self.ended = now(), None
+
+    def wait(self, seconds: float) -> None:
+        """Record for so long, unless it ends before."""
+        self._over.wait(seconds)
+
+    def end(self, reason: str | None) -> None:
+        """Stop recording. Idempotent and thread-safe. *reason*: why it is cut short."""
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended = now()
+            self.cut_short = reason
+            try:
+                self._space = self._session.stop()
+            except Busy as busy:
+                self.problem = str(busy)
+        self._over.set()
+
+    def discard(self) -> None:
+        """Stop recording without a trace."""
+        with self._lock:
+            if self.ended is None:
+                self.ended = now()
+                self._session.discard()
+
+    def release(self) -> None:
+        """Stop intercepting the program's own sessions."""
+        self._session.release()
+
+    def add_programs(self) -> None:
+        """
+        Add the loaded programs to the trace of a session without them. Raises `Busy`:
+        another session is recording.
+        """
+        with reserved(self._jax):
+            space = programs(self._jax)
+        with self._lock:
+            if self._space is not None:
+                self._space += b"".join(_with_programs(space))
+
+    def space(self) -> bytes | None:
+        """Return the trace, an XSpace; `None` if there is none."""
+        with self._lock:
+            return self._space
+
+    def _make_way(self) -> None:
+        self.end("the program started its own profile")
+
+
+def _with_programs(space: bytes) -> Iterator[bytes]:
+    """
+    Yield what is to be appended to a trace so that it has the programs of *space*:
+    protocol buffers are merged by appending one to the other.
+    """
+    for number, plane in wire.fields(space):
+        if number == _PLANES and not isinstance(plane, int):
+            names = (value for key, value in wire.fields(plane) if key == _NAME)
+            if next(map(wire.text, names), "") == _PROGRAMS:
+                yield wire.encoded(_PLANES, plane)
 
 
 _POLL_SECONDS = 0.01
@@ -49,19 +148,13 @@ _LONGEST_SECONDS = 60.0
 
 class Caught(NamedTuple):
     """
-    A slow request, and the session in which it ended.
-
-    Attributes:
-        recording: the session, which has ended.
-        request: the request.
-        route: its route.
-        seconds: how long it took, or has taken if the session ended before.
-        recorded: how much of that is in the trace.
-        trace: the id of its trace, if there are traces.
+    A slow request of a *route*, and the session in which it ended, which has; how long
+    it took, or has taken if the session ended before, how much of that is in the trace,
+    and the id of its trace, if there are traces.
     """
 
     recording: Recording
-    request: RequestInProgress
+    request: OpenRequest
     route: str
     seconds: float
     recorded: float
@@ -69,14 +162,7 @@ class Caught(NamedTuple):
 
 
 class SlowRequests:
-    """
-    Waits for a slow request.
-
-    Args:
-        routes: the requests in progress.
-        record: begins a session; raises what is to be reported.
-        slower_than: threshold in seconds.
-    """
+    """Waits for a request that is *slower_than* so many seconds, in a session."""
 
     def __init__(
         self, routes: Routes, record: Callable[[], Recording], slower_than: float
@@ -101,10 +187,7 @@ class SlowRequests:
             recording.release()
 
     def wait(self, seconds: float, gave_up: Callable[[], bool]) -> Caught | None:
-        """
-        Return the next slow request; `None` if there is none within so many *seconds*,
-        if the client *gave_up*, or if this was ended.
-        """
+        """Return a slow request, `None` if none came, or the client *gave_up*."""
         until = monotonic() + seconds
         try:
             while monotonic() < until and not self._over.is_set() and not gave_up():
@@ -118,7 +201,7 @@ class SlowRequests:
                 recording.discard()  # nothing happens if it has ended
         return None
 
-    def _look(self) -> tuple[Recording, str, RequestInProgress] | None:
+    def _look(self) -> tuple[Recording, str, OpenRequest] | None:
         """Begin or discard a session, or return that of a slow request."""
         serving = self._routes.in_progress()
         recording, at = self._recording, now()
@@ -143,9 +226,7 @@ class SlowRequests:
             recording.discard()
         return None
 
-    def _follow(
-        self, recording: Recording, route: str, request: RequestInProgress
-    ) -> Caught:
+    def _follow(self, recording: Recording, route: str, request: OpenRequest) -> Caught:
         """Record until *request* ends."""
         trace = None
         if request.trace is not None:
@@ -200,13 +281,7 @@ class TraceRefused(Exception):  # noqa: N818 - a refusal is no error of ours
 
 
 class Profiler(Part):
-    """
-    Takes one trace at a time.
-
-    Args:
-        routes: the program's requests.
-        loaded: the XLA programs.
-    """
+    """Takes one trace at a time."""
 
     name = SITE
 
@@ -258,8 +333,6 @@ class Profiler(Part):
             running.release()
             self._running = None
 
-    # --- requests ------------------------------------------------------------------
-
     def _arm(self, slower_than: float) -> SlowRequests:
         with self._lock:
             # Refuse now, not when a request comes. Without programs: most sessions
@@ -278,7 +351,6 @@ class Profiler(Part):
         return recording
 
     def _platform(self) -> str:
-        """Return the platform to record, if nothing else records."""
         if not backends.initialised(self._jax):
             msg = "JAX has not initialised its devices yet; try again later"
             raise TraceRefused(HTTPStatus.CONFLICT, msg)
@@ -299,7 +371,6 @@ class Profiler(Part):
         return f"copying the loaded XLA programs would take {size} of memory"
 
     def _session(self, platform: str, *, programs: bool) -> Recording:
-        """Begin to record."""
         try:
             with reserved(self._jax):
                 recording = Recording(self._jax, self._guard, SITE)
@@ -307,8 +378,6 @@ class Profiler(Part):
         except Busy as busy:
             raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
         return recording
-
-    # --- on a thread of ours -------------------------------------------------------
 
     def _answer(
         self, work: Callable[[Callable[[], bool]], Response]

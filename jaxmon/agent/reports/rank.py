@@ -45,13 +45,10 @@ class RankPart(Part):
     """
     Describes this process to those who compare it with the other ranks.
 
-    Args:
-        doing: returns the fields that say what the program is doing, and its pace.
-        run: returns the record of its run, if this process keeps it.
-        programs: returns the latest program of each function.
-        spanning: returns the functions that run on devices of other processes, too.
-        compiling: returns how many compiles are in progress, and age and function of
-            the oldest.
+    *doing* returns what the program is doing, and its pace, *run* the record of its run
+    if this process keeps it, *spanning* the functions that run on devices of other
+    processes, too, *compiling* the compiles in progress, with age and function of the
+    oldest.
     """
 
     name = "rank"
@@ -122,7 +119,6 @@ class RankPart(Part):
         return self._set_up(rank)
 
     def _gpus(self) -> list[str]:
-        """Return the UUIDs of its GPUs, once they are known."""
         jax = self._context.jax
         if self._uuids is None and backends.client(jax) is not None:
             uuids = [hardware(device)[0] for device in jax.local_devices()]
@@ -143,9 +139,7 @@ class RankPart(Part):
     def _functions(self) -> tuple[SharedFunction, ...]:
         """Return those called most of the functions that several processes run."""
         programs, nothing = self._programs(), Program()
-        by_calls = [
-            (function, function.calls_and_hits()[0]) for function in self._spanning()
-        ]
+        by_calls = [(f, f.calls_and_hits()[0]) for f in self._spanning()]
         by_calls.sort(key=lambda item: -item[1])
         return tuple(
             [

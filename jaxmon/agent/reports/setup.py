@@ -74,12 +74,8 @@ _MOST_BYTES = 1 << 20
 
 class MountedDirectory(NamedTuple):
     """
-    Where a directory is.
-
-    Attributes:
-        path: of the directory; on a file system that hosts share, what is mounted, so
-            that it is the same wherever that is mounted.
-        kind: of the file system, such as ``ext4``; empty if unknown.
+    The path of a directory, on a file system that hosts share from what is mounted, so
+    that it is the same wherever that is; and the kind of file system, empty if unknown.
     """
 
     path: str
@@ -171,13 +167,7 @@ _SETTINGS = (
 
 
 class Setup:
-    """
-    Reads it; the first time in milliseconds, then in 50 µs.
-
-    Args:
-        environ: variables.
-        root: where ``proc`` and ``sys`` are.
-    """
+    """Reads it; the first time in milliseconds, then in 50 µs."""
 
     def __init__(
         self,

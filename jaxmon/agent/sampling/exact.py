@@ -26,8 +26,7 @@ from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of, text_of
 from jaxmon.agent.jaxlink.backends import is_calling
-from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks, PostCallHook
 from jaxmon.agent.part import Part
 from jaxmon.agent.sampling.window import CallStart, DispatchProbe
 from jaxmon.agent.versions import calibration_work
@@ -46,13 +45,7 @@ _PAUSE = 0.02
 
 
 class CallTimes:
-    """
-    The latest calls of one program.
-
-    Attributes:
-        wall: seconds until the outputs were ready.
-        processor: processor seconds of all threads of the process meanwhile.
-    """
+    """The latest calls of a program: seconds until ready, and of all processors."""
 
     __slots__ = ("processor", "wall")
 
@@ -62,8 +55,6 @@ class CallTimes:
 
 
 class _TimedCall(NamedTuple):
-    """A call in progress."""
-
     function: Function
     start: CallStart
     busy: float
@@ -71,13 +62,7 @@ class _TimedCall(NamedTuple):
 
 
 class ExactTiming(Part):
-    """
-    Times all calls that stay on JAX's fast path, except the first after a miss: what
-    the miss started is not waited for.
-
-    Attributes:
-        calibration: seconds of the piece of work.
-    """
+    """Times cached calls, but for the first after a miss, and a piece of work."""
 
     name = SITE
 

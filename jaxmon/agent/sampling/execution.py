@@ -88,10 +88,8 @@ class RollingMedian:
 
 class SteadyPace:
     """
-    Seconds per unit of work, of which one sample is no large part.
-
-    Times all calls, a single sample that was delayed would count as often as there are
-    calls for each sample. So the slowest counts like the second slowest.
+    Seconds per unit of work, in which the slowest sample counts like the second
+    slowest: times all calls, one that was delayed would count for many.
     """
 
     def __init__(self) -> None:
@@ -115,17 +113,16 @@ class SteadyPace:
 
 class SampleEstimates:
     """
-    Estimates from earlier samples of a function, for the next ones.
+    Estimates from earlier samples of a function, for the next ones; times in seconds.
 
     Attributes:
-        work: estimates of its execution, in seconds, exact or not.
-        least: its minimum, in seconds.
-        gaps: seconds between the two polls around its end.
-        delays: seconds by which we may have delayed it.
+        work: estimates of its execution, exact or not, and *least* its minimum.
+        gaps: between the two polls around its end.
+        delays: by which we may have delayed it.
         determined: whether samples were known well enough to be reported.
         looks: processor seconds per poll.
-        queue: how long its work waited for previous work, in seconds.
-        dispatches: how long its calls took to return, in seconds.
+        queue: how long its work waited for previous work.
+        dispatches: how long its calls took to return.
         overlaps: whether its calls may return before the work is done, even if the
             device was idle.
     """
@@ -144,13 +141,7 @@ class SampleEstimates:
 
 class CallTiming(NamedTuple):
     """
-    A call that has returned.
-
-    Attributes:
-        started: `time.perf_counter` when it began.
-        ended: the same when it returned.
-        taken: processor seconds that its thread has worked for us since then, if the
-            program runs on the same processor; `None` if it does not.
+    When a call began and returned; what we took since, on the program's processor.
     """
 
     started: float
@@ -160,14 +151,7 @@ class CallTiming(NamedTuple):
 
 class ExecutionTimer:
     """
-    Polls one sampled call until its work is done.
-
-    Args:
-        called: start and end of the call.
-        before: the previous work on the device, and the work that produces the inputs.
-        work: the work of the call.
-        pace: estimates of its function.
-        tell: called with the seconds, if known.
+    Polls a call until its *work*, and that *before*, is done; *tell* gets its time.
     """
 
     __slots__ = (
@@ -222,10 +206,7 @@ class ExecutionTimer:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _growth(self) -> float:
-        """
-        Return by what share of the time since the work began the interval grows: more
-        if polls are expensive and use the program's own processor.
-        """
+        """Return how fast the interval grows: faster if polls are dear."""
         pace = self._pace
         if self._taken is None or not pace.looks:
             return _GROWTH
@@ -239,7 +220,6 @@ class ExecutionTimer:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _behind(self) -> float:
-        """Return when the last of the previous work was seen finished."""
         return max((work.finished or 0.0 for work in self._before), default=0.0)
 
     def _conclude(self) -> None:
@@ -269,7 +249,6 @@ class ExecutionTimer:
         self._say(middle, determined=self._usual_is_known(usual, middle, late - early))
 
     def _delay(self) -> float:
-        """Return by how many seconds we may have delayed the work."""
         if self._taken is None:
             return 0.0
         looked = thread_time() - self._since
@@ -279,9 +258,9 @@ class ExecutionTimer:
 
     def _usual_is_known(self, usual: float, seconds: float, start: float) -> bool:
         """
-        Return whether a run of the *usual* length would be known well enough, polled
-        like one of *seconds* whose start was known to *start*. So whether a run counts
-        does not depend on its length.
+        Return whether a run of *usual* length would be known well enough, polled like
+        one of *seconds* whose start was known to *start*: that must not depend on its
+        length.
         """
         pace = self._pace
         end, delay = pace.gaps[-1], pace.delays[-1]
@@ -312,12 +291,9 @@ class ExecutionFigures:
     Attributes:
         hits: their number at the last timer run.
         sampled: `time.perf_counter` when it last had its turn.
-        dispatch: how long sampled calls took to return.
-        execution: how long the device worked on them.
-        dispatches: the latest values of `dispatch`.
-        executions: the latest values of `execution`.
-        steady: the mean of all values of `execution`, of which none is a large part.
-        pace: estimates for the next samples.
+        dispatch: how long sampled calls took to return; the latest in *dispatches*.
+        execution: how long the device worked; the latest in *executions*, a mean in
+            *steady*.
     """
 
     def __init__(self, function: Function) -> None:
@@ -344,10 +320,7 @@ class ExecutionFigures:
         self.steady.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
-        """
-        Return the object called most since the last call of this method. A pmap since
-        0.8 is none of them: a Python function around the jitted one.
-        """
+        """Return the object called most since the last time; a pmap is none of them."""
         before, self._taken = self._taken, {}
         best, most = None, 0
         for number, counted in islice(self._objects.newest_first(), _OBJECTS):
@@ -364,15 +337,7 @@ Begin: TypeAlias = Callable[
 
 
 class Sampler:
-    """
-    Skips *passed* calls of one object and samples the next, or one of a few more.
-
-    Args:
-        begin: starts a call that is sampled.
-        function: whose call it is.
-        figures: of *function*.
-        passed: how many calls are skipped.
-    """
+    """Skips *passed* calls of one object and samples the next, or one of a few more."""
 
     __slots__ = (
         *("_begin", "_passed", "attempts", "figures", "followed", "function", "shown"),

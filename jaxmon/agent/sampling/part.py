@@ -1,9 +1,9 @@
 """
 Sampled calls: a few calls of each function, measured in detail.
 
-A timer picks functions that are being called and arms one object of each; their next
-call is timed, passed to the observers, and polled until its work is done. Other calls
-cost nothing extra. See `docs/time.md` for the meaning of the metrics.
+A timer arms one object of each function that is being called; its next call is timed,
+passed to the observers, and polled until its work is done. Other calls cost nothing
+extra. See `docs/time.md` for the meaning of the metrics.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_fo
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of
 from jaxmon.agent.jaxlink.backends import is_calling
-from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks, PostCallHook
 from jaxmon.agent.jaxlink.other_threads import is_debugged
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import (
     CallTiming,
@@ -64,13 +63,8 @@ _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 class Sampling(Part):
     """
-    Times sampled calls and passes them to `Observers.sample`.
-
-    Args:
-        spanning: returns the functions that run on devices of other processes, too.
-
-    Attributes:
-        run_ahead: whether the program is ahead of its device in these.
+    Times sampled calls and passes them to `Observers.sample`; *run_ahead* follows those
+    that are *spanning* processes.
     """
 
     name = "sampling"
@@ -96,8 +90,6 @@ class Sampling(Part):
         self._sampled = 0
         self._cost = 1e-3
         context.observers.timer.append(self._tick)
-
-    # --- life --------------------------------------------------------------------
 
     def attach(self, hooks: Hooks) -> None:
         """Find the hook in JAX."""
@@ -130,8 +122,6 @@ class Sampling(Part):
         """Sample nothing more, and stop polling."""
         self.detach()
         self._watcher.stop()
-
-    # --- reading -----------------------------------------------------------------
 
     def dropped(self) -> dict[str, int]:
         """Return the number of samples refused because too many were being polled."""
@@ -192,14 +182,7 @@ class Sampling(Part):
                 self.arm(_PASSED)
 
     def arm(self, passed: int = 1) -> None:
-        """
-        Arm the functions with hits since the last time, as many as the time budget
-        allows.
-
-        Args:
-            passed: upper bound of the calls skipped before one is sampled; the number
-                of calls since the last time is another.
-        """
+        """Arm functions with hits; of these up to *passed* are skipped first."""
         # Stepping into a call must not lead into the lookup of an armed function.
         if is_debugged():
             self._disarm()
@@ -212,8 +195,8 @@ class Sampling(Part):
         affordable = self._affordable()
         waiting = []
         for function in self._context.table:
-            if not function.counted:
-                continue
+            if not (function.counted and function.objects):
+                continue  # as most in a program that keeps making functions
             not_hits = function.traced.value + function.entered_missed.value
             hits = function.objects.calls - not_hits
             if hits <= 0:
@@ -243,7 +226,6 @@ class Sampling(Part):
         return found or self._figures.setdefault(function, ExecutionFigures(function))
 
     def _affordable(self) -> int:
-        """Return how many samples the unspent time budget allows."""
         now = perf_counter()
         spent = self.spent
         fresh, self._spent_before = spent - self._spent_before, spent
@@ -282,7 +264,6 @@ class Sampling(Part):
             self._guard.failed(SITE)
 
     def _ended(self, call: CallEnd) -> None:
-        """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
         if isinstance(sampler, DispatchProbe):
             self.run_ahead.dispatched(call)

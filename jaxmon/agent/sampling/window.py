@@ -30,7 +30,7 @@ from jaxmon.agent.counted import Arm, CountedFunction, arm, call_count, waiting_
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
-from jaxmon.agent.jaxlink.post_call_hook import PostCallHook, orders_across_devices
+from jaxmon.agent.jaxlink.hooks import PostCallHook, orders_across_devices
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.threads import get_ident
 
@@ -45,19 +45,11 @@ _SMALL = 1024
 
 class DeviceWork:
     """
-    One run of a program, identified by some of its outputs: all are ready together.
-
-    Nothing here blocks. The end lies between two polls: the last that found an output
-    not ready and the first that found it ready.
-
-    Args:
-        leaves: outputs. If one is deleted or donated meanwhile, the next one is polled.
-
-    Attributes:
-        unfinished: `time.perf_counter` when the work was last seen unfinished.
-        finished: the same when it was first seen finished, `None` before that.
-        lost: whether every output was deleted or donated, or has an error, so that the
-            end will never be known.
+    One run of a program, by some of its outputs, ready together: if one is deleted or
+    donated, the next is polled, without blocking. The end lies between two polls, the
+    last that found it *unfinished* and the first that found it *finished*, by
+    `time.perf_counter`; it is *lost* if all outputs were deleted or donated, or have an
+    error.
     """
 
     __slots__ = ("_leaves", "finished", "lost", "unfinished")
@@ -102,11 +94,9 @@ class DeviceWork:
 
 def smallest_outputs(leaves: Sequence[Any], array: Any) -> list[Any]:
     """
-    Return the smallest of *leaves* that are non-empty arrays of type *array* and still
-    exist, and a few more small ones; only a few are checked.
-
-    A training step returns its loss along with the state for the next step, some of
-    which is as small. So several are kept, those at either end first.
+    Return the smallest of *leaves* that are non-empty arrays of type *array* and exist,
+    and a few more small ones, those at either end first: a training step returns its
+    loss along with the state for the next step, some of which is as small.
     """
     half = min(_LEAVES, (len(leaves) + 1) // 2)
     last, first = leaves[: -half - 1 : -1], leaves[: min(half, len(leaves) - half)]
@@ -126,16 +116,12 @@ def smallest_outputs(leaves: Sequence[Any], array: Any) -> list[Any]:
 
 def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     """
-    Return the queues in which the work that produces *leaf* waits.
+    Return the queues in which the work that produces *leaf*, an output, waits.
 
     An accelerator runs programs in the order of their dispatch. The CPU keeps that
-    order for each dispatching thread only. What waits on devices of other processes is
-    not known here.
-
-    Args:
-        leaf: an output.
-        across: whether the CPU keeps the order across devices, as JAX 0.4 may: work
-            then has a second queue, and must be next in both.
+    order for each dispatching thread only, and *across* devices, as JAX 0.4 may: work
+    then has a second queue, and must be next in both. What waits on devices of other
+    processes is not known here.
     """
     found: list[Hashable] = []
     for device in leaf.sharding.addressable_devices:
@@ -170,15 +156,7 @@ _PROGRAMS = 256
 
 
 class CallStart:
-    """
-    A sampled call in progress, on one thread.
-
-    Attributes:
-        arm: the `Arm` that waited for it.
-        counted: the object called.
-        jitted: JAX's object in it.
-        started: `time.perf_counter` just before the call.
-    """
+    """A sampled call in progress, *started* by `time.perf_counter`."""
 
     __slots__ = ("_place", "_taken", "arm", "counted", "jitted", "started")
 
@@ -197,10 +175,7 @@ class CallStart:
         self.started = perf_counter()
 
     def matches(self, fun: object, frame: FrameType) -> bool:
-        """
-        Return whether the call of *fun* from *frame* that has just returned is this
-        one, and not a later one after an error or a miss.
-        """
+        """Return whether it is this call that has returned, and not a later one."""
         return (
             fun is self.jitted
             and call_count(self.counted) == self._taken
@@ -213,14 +188,10 @@ class CallEnd(NamedTuple):
     A sampled call that has returned from JAX's fast path.
 
     Attributes:
-        begun: its start.
         ended: `time.perf_counter` at its return.
         work: its work on the device, if it has outputs.
         previous: the work dispatched before it to the same queue, `None` if unknown.
         since: `time.thread_time` at its return, if the work is on the same processor.
-        args: the positional arguments.
-        kwargs: the keyword arguments.
-        outputs: what it returns.
     """
 
     begun: CallStart
@@ -235,17 +206,10 @@ class CallEnd(NamedTuple):
 
 class DispatchWindow:
     """
-    Observes dispatched programs while it is open.
-
-    Args:
-        place: JAX's post-call hook.
-        on_end: called with each sampled call that has returned, on its thread; never
-            with calls that left the fast path.
-        missed: returns how many calls have left the fast path; these are not observed.
-
-    Attributes:
-        waiting: those that need the window open on their next call.
-        spent: processor seconds that calling threads have spent here.
+    Observes dispatched programs while it is open, by JAX's post-call hook in *place*,
+    but for those that leave the fast path, as *missed* counts; *on_end* is called with
+    each sampled call that has returned, on its thread. While some are *waiting*, it
+    stays open; calling threads have *spent* so many processor seconds here.
     """
 
     def __init__(
@@ -386,14 +350,7 @@ Begin = Callable[
 
 
 class DispatchProbe:
-    """
-    Waits for the next call of one object, only to see what it dispatches.
-
-    Args:
-        begin: starts the call.
-        function: whose call it is.
-        then: waits for the call after that, if something does.
-    """
+    """Sees what the next call of one object dispatches; *then* waits for the next."""
 
     __slots__ = ("_begin", "function", "then")
 
@@ -412,13 +369,7 @@ class DispatchProbe:
 
 
 class RunAhead:
-    """
-    Follows what the program has dispatched for all processes of its job.
-
-    Args:
-        spanning: returns the functions that run on devices of other processes, too.
-        begin: starts a call that is to be seen.
-    """
+    """Follows what the program dispatches to devices of all processes of its job."""
 
     def __init__(
         self, spanning: Callable[[], Collection[Function]], begin: Begin
@@ -446,9 +397,8 @@ class RunAhead:
 
     def look(self) -> tuple[float, float]:
         """
-        Return for how many seconds the device has had work for certain, at least, and
-        for how many it has had none; see to it that another call is seen, if that is
-        due. For one thread.
+        Return for how many seconds the device has certainly had work, and none; see to
+        it that another call is seen. For one thread.
         """
         now, work, called = perf_counter(), self._work, self._called
         unfinished = work is not None and not work.look()

@@ -35,8 +35,9 @@ Names: TypeAlias = "dict[str, TracedValue]"
 
 class TracedFunction(NamedTuple):
     """
-    A function that JAX traces, with its *holder* if it is a method, number and names of
-    what a partial has *given*, and whether all others but static ones are *traced*.
+    A function that JAX traces, with its *holder* if it is a method, and how many
+    arguments, and which, a partial has *given*; all others are *traced*, or may be
+    static.
     """
 
     function: Any
@@ -197,10 +198,7 @@ class Counters:
 
 
 def counts(node: Node, target: ast.expr, value: ast.expr) -> bool:
-    """
-    Return whether an assignment of *value* to *target*, the only one in *node*, makes a
-    new value from the old one. What is assigned twice may be restored.
-    """
+    """Return whether *node* assigns *target* once, a value made from the old one."""
     text = ast.unparse(target)
     again = [name for name in ast.walk(value) if _is(name, text, ast.Load)]
     stores = [name for name in ast.walk(node) if _is(name, text, ast.Store)]

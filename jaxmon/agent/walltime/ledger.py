@@ -37,7 +37,6 @@ class LookEntry(NamedTuple):
 
     Attributes:
         activity: the activity that the program has marked, empty if none.
-        state: what it was doing.
         place: ``file:line`` of the user's code.
         function: the jitted function that was being called or traced, if known.
         event_loop: whether an event loop waited meanwhile that serves requests.
@@ -70,14 +69,7 @@ class ThreadState(Enum):
 
 
 class LedgerPeriod:
-    """
-    The looks of a period.
-
-    Attributes:
-        seconds: wall time.
-        looks: their number.
-        entries: wall time by what was found, and how.
-    """
+    """The looks of a period, and its wall time by what was found, and how."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -124,8 +116,7 @@ class LedgerPeriod:
         )
         found = defaultdict(float, running)
         ran = {entry: s for entry, s in running.items() if entry.state in _IN_PYTHON}
-        long = sum(ran.values())
-        short = sum(stopped.values())
+        long, short = sum(ran.values()), sum(stopped.values())
         ends = min(short, long / 2)
         for entry, seconds in ran.items():
             found[entry] += ends * seconds / long
@@ -134,9 +125,7 @@ class LedgerPeriod:
             found[ran_before] += seconds * (1 - ends / short)
         for entry, seconds in self.entries[ThreadState.WAITING].items():
             found[entry] += seconds
-        for entry in [
-            found_entry for found_entry in found if found_entry.state == PYTHON
-        ]:
+        for entry in [entry for entry in found if entry.state == PYTHON]:
             operations = entry._replace(state=EAGER)
             if found.get(operations, 0.0) > found[entry]:
                 found[operations] += found.pop(entry)

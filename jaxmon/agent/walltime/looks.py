@@ -37,15 +37,17 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
-from jaxmon.agent.jaxlink.waits import (
+from jaxmon.agent.jaxlink.other_threads import (
+    Stack,
     barrier,
     calls_back,
     locked,
     needs_threads,
+    read_stacks,
+    repeatedly,
     waits_for_lock,
 )
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
     AWAKE,
@@ -165,19 +167,11 @@ class _LookMemory(NamedTuple):
 
 class Looks:
     """
-    Looks at the program and enters what it finds into a ledger.
-
-    Args:
-        ledger: where it is entered.
-        reader: reads stacks.
-        sites: which threads call jitted functions.
-        routes: the requests of the program.
-        calls: counts the calls of jitted functions.
+    Looks at the program and enters what it finds into a *ledger*.
 
     Attributes:
         awake: when a thread of the program was last found to have done something, by
             the performance counter.
-        progress: whether the program gets on.
         fed: when something that may give work was last found to run, likewise.
         garbage: the time of its collections.
     """
@@ -206,12 +200,9 @@ class Looks:
 
     def look(self, due: float, late: float) -> None:
         """
-        Look now. It is worth the time from when the look before was due.
-
-        Args:
-            due: when the look was due, by the performance counter.
-            late: for how many seconds it had to wait for the interpreter then, which
-                another thread has had since `begin`.
+        Look now, as was *due* by the performance counter. It is worth the time from
+        when the look before was due; for *late* seconds it had to wait for the
+        interpreter then, which another thread has had since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
@@ -259,10 +250,7 @@ class Looks:
     def _awaited(
         self, seen: _LookMemory, found: list[_LookMemory], late: float
     ) -> tuple[_LookMemory, list[_LookMemory]]:
-        """
-        Return *seen* of *found*, or what drives the device if it waits for that thread,
-        of all that do.
-        """
+        """Return what drives the device, if *seen* waits for it, and all that do."""
         if seen.doing.state != JOIN:
             return seen, found
         others = self._read(partial(other_threads, seen.thread), late)
@@ -335,7 +323,6 @@ class Looks:
         self._holders.close()
 
     def _candidates(self, marked: Marked | None, idents: Collection[int]) -> list[int]:
-        """Return the threads of *idents* that show what the process is doing."""
         if marked is not None and marked.loops and marked.thread in idents:
             return [marked.thread]
         # Another thread, or one of ours, may have the identifier of one that has ended.
@@ -347,7 +334,6 @@ class Looks:
         return calling[-MOST_THREADS:] or [self._main]
 
     def _find(self, marked: Marked | None, late: float) -> list[_LookMemory]:
-        """Return what the threads do that show what the process is doing."""
         found = self._read(partial(self._candidates, marked), late)
         if all(of.doing.state == IDLE and of.thread != self._main for of in found):
             # It may run the event loop that gives them work.
@@ -366,7 +352,6 @@ class Looks:
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
     ) -> list[_LookMemory]:
-        """Return what the threads do that *choose* returns."""
         stacks = read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
 
@@ -437,10 +422,8 @@ class Looks:
         made = self._made(entry, thread, late)
         if made is not entry:
             self.fed = due
-        if (
-            work
-            and due - max(self.progress.since(entry, due), self.fed) >= IDLE_SECONDS
-        ):
+        latest = max(self.progress.since(entry, due), self.fed)
+        if work and due - latest >= IDLE_SECONDS:
             return entry._replace(state=IDLE)
         return made if entry.state == DATA_WAIT else entry
 

@@ -88,8 +88,6 @@ class WallTimePart(Part):
         spanning: returns the functions that run on devices of other processes, too.
         run_ahead: returns for how many seconds the program has been ahead of its device
             in these, and for how many behind, as far as is certain.
-        failed_helpers: returns the threads and child processes that have failed.
-        look_at_children: notes when child processes fail.
     """
 
     name = SITE
@@ -326,10 +324,7 @@ class WallTimePart(Part):
 
     def _threads(self) -> list[dict[str, Any]]:
         with interrupts.expected(NotNowError):
-            found: list[dict[str, Any]] = repeatedly(partial(stacks, self._reader))[
-                "threads"
-            ]
-            return found
+            return list(repeatedly(partial(stacks, self._reader))["threads"])
         return []
 
     def _run(self) -> None:
@@ -419,10 +414,8 @@ def _may_sleep(row: dict[str, Any]) -> bool:
 
 def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
     return tuple(
-        [
-            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]), row["place"])
-            for row in rows[:_MOST_OTHERS]
-        ]
+        facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]), row["place"])
+        for row in rows[:_MOST_OTHERS]
     )
 
 

@@ -100,12 +100,7 @@ def started_by_others(idents: Collection[int]) -> list[int]:
 
 
 class Task:
-    """
-    One thread.
-
-    Args:
-        number: its number in the kernel.
-    """
+    """One thread, by its *number* in the kernel."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -203,16 +198,12 @@ class Tasks:
 
 
 def _children() -> list[Any]:
-    """Return the processes of multiprocessing that nothing has waited for."""
     module = sys.modules.get("multiprocessing.process")
     return list(getattr(module, "_children", ()))[:_MOST]
 
 
 def time_of_workers() -> dict[int, int]:
-    """
-    Return the processor time of each process of multiprocessing, in ticks of the
-    kernel, by its number; 20 µs for each.
-    """
+    """Return ticks that processes of multiprocessing used, by number; 20 µs each."""
     found = {}
     for child in _children():
         try:
@@ -229,12 +220,9 @@ def time_of_workers() -> dict[int, int]:
 class WorkerProcesses:
     """
     Follows whether the processes of multiprocessing do anything, and which workers of
-    a `Pool` fail: that waits for them, starts others, and mentions it nowhere.
-
-    Args:
-        every: seconds between two readings, and for how long those must rest that are
-            asleep.
-        read: returns what each has used so far, in ticks of the kernel.
+    a `Pool` fail: that waits for them, starts others, and mentions it nowhere. Those
+    are asleep that rest for *every* so many seconds, of which *read* returns what each
+    has used so far, in ticks of the kernel.
     """
 
     def __init__(
@@ -314,10 +302,7 @@ class Holders:
         self._tasks = Tasks()
 
     def mark(self) -> bool:
-        """
-        Begin a moment; a microsecond per thread. Return whether one has been awake
-        since the moment before.
-        """
+        """Begin a moment; return whether one was awake before. 1 µs per thread."""
         return any([used > AWAKE for used in self.used().values()])
 
     def used(self) -> dict[int, float]:
@@ -340,13 +325,7 @@ def holder(used: Mapping[int, float]) -> int | None:
 
 
 class Starvation:
-    """
-    Follows how much of its time a thread waits for a processor; 20 µs every 5 s.
-
-    Attributes:
-        ratio: of the latest 5 s, `None` if the kernel does not say.
-        seconds: so far, as far as the kernel says.
-    """
+    """Follows how much of its time a thread waits for a processor; 20 µs every 5 s."""
 
     def __init__(self) -> None:
         self.ratio: float | None = None
@@ -381,7 +360,8 @@ _Record: TypeAlias = tuple[str, float, int, _Place]
 
 class GarbageCollections:
     """
-    Measures the collections of garbage on threads of the program that call JAX.
+    Measures the collections of garbage on *threads* of the program that call JAX, and
+    on the main one.
 
     A collection has the interpreter until it ends, so looks do not find it. Python
     drops what is raised in a callback of the collector, such as an exception by which
@@ -389,10 +369,6 @@ class GarbageCollections:
     gets the attribute ``start`` or ``stop`` of an object, each a property in C that
     appends a record. Costs 0.5 µs for each collection. Since Python 3.12 their lines
     are those of the looks that find them.
-
-    Args:
-        finder: knows whose files are whose.
-        threads: those that call JAX; the main one always counts.
     """
 
     def __init__(self, finder: SourceLineFinder, threads: Collection[int]) -> None:
@@ -429,14 +405,9 @@ class GarbageCollections:
         self, most: float, moment: float, state: str
     ) -> tuple[Mapping[SourceLine, float], bool]:
         """
-        Return the seconds of collections by line since the last time, at most so many;
-        and whether one was going on at that *moment*. Those of compiling and starting
-        up are a part of that.
-
-        Args:
-            most: what exceeds it is returned the next time.
-            moment: by the performance counter.
-            state: what the program does.
+        Return the seconds of collections by line since the last time, at most so many,
+        the rest next time; and whether one was going on at that *moment*, by the
+        performance counter. Those of compiling and starting up are a part of that.
         """
         during = False
         for _ in range(len(self._records)):

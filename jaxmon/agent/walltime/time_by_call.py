@@ -76,8 +76,6 @@ class CallRow(NamedTuple):
 class CallEstimate:
     """What a call of one function takes a device: a moving average of samples."""
 
-    __slots__ = ("calls", "sampled", "seconds")
-
     def __init__(self, calls: int) -> None:
         self.calls = calls
         self.seconds = 0.0
@@ -86,13 +84,9 @@ class CallEstimate:
 
 class DeviceTime(NamedTuple):
     """
-    Seconds in which the device has worked.
-
-    Attributes:
-        together: on what several processes run together.
-        alone: on other programs.
-        is_known: whether most calls of the former are of functions that were sampled.
-        function: label of that which took most of *alone*; empty if none did.
+    Seconds in which the device has worked on what several processes run together, and
+    *alone* on other programs, most of them *function*. *is_known*: most calls of the
+    former are of functions that were sampled.
     """
 
     together: float
@@ -102,12 +96,7 @@ class DeviceTime(NamedTuple):
 
 
 class DeviceSeconds:
-    """
-    Estimates for how long the device has worked, from sampled calls.
-
-    Args:
-        spanning: returns the functions that run on devices of other processes, too.
-    """
+    """Estimates for how long the device has worked, from sampled calls."""
 
     def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
         self._spanning = spanning
@@ -124,11 +113,8 @@ class DeviceSeconds:
 
     def since(self, now: float, calls: float) -> DeviceTime:
         """
-        Return the seconds since the last time.
-
-        Args:
-            now: by the performance counter.
-            calls: since then of what several processes run together.
+        Return the seconds since the last time, until *now* by the performance counter,
+        with so many *calls* of what several processes run together.
         """
         spanning, together, covered = set(self._spanning()), 0.0, 0
         alone: dict[str, float] = {}
@@ -153,11 +139,9 @@ def _calls(function: Function) -> int:
 
 class TimeByCallRows:
     """
-    Keeps the rows, at most 48; written by one thread, read by any.
-
-    Attributes:
-        alone: label of the function with whose programs, of those that no other process
-            takes part in, the device worked longest in the latest row; empty if none.
+    Keeps the rows, at most 48; written by one thread, read by any. *alone*: label of
+    the function with whose programs, of those that no other process takes part in, the
+    device worked longest in the latest row.
     """
 
     def __init__(self, devices: DeviceSeconds) -> None:
@@ -222,9 +206,7 @@ class TimeByCallRows:
 
 
 def _row(end: float, sums: Sums) -> CallRow:
-    return CallRow(
-        end, sums, " ".join([f"{sums[name]:.{_DIGITS}g}" for name in COLUMNS])
-    )
+    return CallRow(end, sums, " ".join(f"{sums[n]:.{_DIGITS}g}" for n in COLUMNS))
 
 
 def _thinned(rows: list[CallRow], now: float) -> list[CallRow]:
@@ -263,15 +245,7 @@ _NO_CALLS = CallCount()
 
 
 class LatestCalls:
-    """
-    Counts the calls of jitted functions, once a second.
-
-    Args:
-        counts: returns them, by function.
-
-    Attributes:
-        called: the functions that were called latest.
-    """
+    """Counts the calls of jitted functions once a second; `called` are the latest."""
 
     def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
         self._read = counts
@@ -334,16 +308,9 @@ class LatestCalls:
 
 class CallPauses:
     """
-    Follows the calls of the functions that all processes of a job call together. For
-    one thread; read by any.
-
-    Known to a second, which is how often it counts them.
-
-    Args:
-        calls: returns their number so far, 0 in a program that is no job.
-
-    Attributes:
-        calls: their number when it was counted last.
+    Follows the *calls* of the functions that all processes of a job call together, 0 in
+    a program that is no job. For one thread; read by any. Known to a second, which is
+    how often it counts them.
     """
 
     def __init__(self, calls: Callable[[], int]) -> None:
@@ -356,12 +323,8 @@ class CallPauses:
 
     def check(self, now: float, *, compiles: bool) -> bool:
         """
-        Count the calls, if that is due, and return whether there were some.
-
-        Args:
-            now: by the performance counter.
-            compiles: whether the program is compiling: a pause for that says nothing
-                about others.
+        Count the calls, if that is due *now* by the performance counter, and return
+        whether there were some. If it *compiles*, a pause says nothing about others.
         """
         self._compiles = self._compiles or compiles
         if now - self._checked < _CHECKED_SECONDS and self._checked:
@@ -395,15 +358,7 @@ _MOST_TIMED = 1_000
 
 
 class Current(NamedTuple):
-    """
-    What the program is doing.
-
-    Attributes:
-        entry: what and where.
-        thread: the thread that does it.
-        since: when it began to do so, by the performance counter.
-        work: whether it waits for work.
-    """
+    """What the program is doing, since when, and whether it waits for *work*."""
 
     entry: LookEntry
     thread: int
@@ -413,17 +368,11 @@ class Current(NamedTuple):
 
 class LineProgress:
     """
-    Follows how long the program does the same without a pause.
+    Follows how long the program does the same without a pause; *changes*: how often it
+    began to do something else.
 
     The same line may be found at every look although the program gets on, so it counts
     as the same only if the thread has not woken up, or no jitted function was called.
-
-    Args:
-        calls: counts the calls of jitted functions.
-
-    Attributes:
-        current: what the program is doing.
-        changes: how often it began to do something else.
     """
 
     def __init__(self, calls: LatestCalls) -> None:
@@ -447,10 +396,7 @@ class LineProgress:
         cpu: float,
         work: bool = False,
     ) -> None:
-        """
-        Record that a look found *entry*, and whether it waits for *work*; *cpu* seconds
-        were used since the last.
-        """
+        """Record what a look found, and the *cpu* seconds used since the last."""
         current = self.current
         self._called = self._calls.count(now) or self._called
         if current is None:

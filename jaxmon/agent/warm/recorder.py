@@ -191,8 +191,7 @@ class SignatureRecorder:
         built: Mapping[str, int],
     ) -> Document:
         """
-        Return everything recorded so far; *seen* adds to a signature of a function what
-        is known of its calls, and *built* has all programs, however they were compiled.
+        Return all recorded; *seen* adds calls to a signature, *built* has all programs.
         """
         functions = []
         records = {name: Recorded() for name in built} | self._functions
@@ -303,8 +302,7 @@ class SignatureRecorder:
 
     def _traced(self, tree: Any, node: object, leaves: Iterator[str]) -> str:
         """
-        Return an argument with these *leaves* as JSON; *node* is the same object for
-        trees that are equal but for what classes keep beside their leaves.
+        Return an argument as JSON; equal trees have one *node* but for what is static.
         """
         if tree.node_data() is None:
             return next(leaves)

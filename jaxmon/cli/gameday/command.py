@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, view
+from jaxmon.cli.gameday.scene import BOLD, QUIET, WARNING, Line, clock, view
 from jaxmon.cli.main import require
 from jaxmon.cli.options import (
     AS_JSON,
@@ -32,6 +32,7 @@ from jaxmon.errors import CommandError
 from jaxmon.facts.record import encoded
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
+from jaxmon.screens.section import shown
 from jaxmon_alerts.gameday import children as programs
 from jaxmon_alerts.gameday import stack
 from jaxmon_alerts.gameday.children import Children
@@ -77,42 +78,33 @@ class AlertPlace(NamedTuple):
 
 
 def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
-    """
-    Return for each of *alerts* the panel with the fewest, which says the most of it.
-    """
-    from jaxmon_dashboards import boards as dashboards
+    """Return for each of *alerts* the panel that has the fewest besides."""
+    from jaxmon_dashboards.boards import all_dashboards
 
     panels = [
-        (board.uid, panel)
-        for board in dashboards.all_dashboards()
-        for panel in board.panels
+        (board.uid, panel) for board in all_dashboards() for panel in board.panels
     ]
     places = []
     for alert in alerts:
-        found = [candidate for candidate in panels if alert in candidate[1].alerts]
-        if not found:
-            msg = f"no panel lists {alert}"
-            raise LookupError(msg)
-        uid, panel = min(found, key=lambda candidate: len(candidate[1].alerts))
+        listing = [item for item in panels if alert in item[1].alerts]
+        uid, panel = min(listing, key=lambda item: len(item[1].alerts))
         places.append(AlertPlace(uid, panel.title, f"jaxmon runbook show {alert}"))
     return places
 
 
-class ProgressLog:
-    """A line whenever something changed, for output that cannot be redrawn."""
+def _log(began: float) -> Callable[[Sequence[Drill]], None]:
+    """Return what prints a line for each drill that changed; it cannot be redrawn."""
+    shown: dict[str, str] = {}
 
-    def __init__(self, began: float) -> None:
-        self._began = began
-        self._shown: dict[str, str] = {}
-
-    def show(self, drills: Sequence[Drill], /) -> None:
-        """Print the drills that changed."""
-        elapsed = clock(time.monotonic() - self._began)
+    def show(drills: Sequence[Drill]) -> None:
+        elapsed = clock(time.monotonic() - began)
         for drill in drills:
             name, text = drill.scenario.name, progress(drill)
-            if drill.phase is not DrillPhase.WAITING and self._shown.get(name) != text:
-                self._shown[name] = text
+            if drill.phase is not DrillPhase.WAITING and shown.get(name) != text:
+                shown[name] = text
                 output.line(f"  {elapsed}  {name:<{_NAME}}{text}", err=True)
+
+    return show
 
 
 def drawn(
@@ -165,8 +157,7 @@ def progress(drill: Drill) -> str:
     return ", ".join(parts)
 
 
-def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
-    """Return each scenario with what happens and the alert that reports it."""
+def _listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
     indent = " " * (len(INDENT) + _NAME + _GUIDE)
     return [
         line
@@ -180,24 +171,22 @@ def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
     ]
 
 
-def table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
-    """Return a table of what was detected and resolved, and when."""
+def _table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
     rows = [
         (
             drill.scenario.name,
             drill.scenario.guide,
             drill.scenario.alert,
             drill.result.severity or UNKNOWN,
-            _seconds(drill.result.detected),
-            _seconds(drill.result.resolved),
+            shown(drill.result.detected, "{:.0f} s".format),
+            shown(drill.result.resolved, "{:.0f} s".format),
         )
         for drill in drills
     ]
     return table(_RESULTS, rows, width=width)
 
 
-def guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]:
-    """Return where each alert is seen, and what to read when it fires."""
+def _guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]:
     lines = []
     for drill, place in zip(drills, places, strict=True):
         lines += [
@@ -236,10 +225,6 @@ def document(
         }
         for drill, place in zip(drills, places, strict=True)
     ]
-
-
-def _seconds(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f} s"
 
 
 _FAILED = 3
@@ -302,7 +287,7 @@ def command(
     """
     if listed:
         every_scenario = [encoded(asdict(scenario)) for scenario in SCENARIOS]
-        text = listing(SCENARIOS, width=output.report_width())
+        text = _listing(SCENARIOS, width=output.report_width())
         output.result(every_scenario, text, as_json=as_json)
         return
     if (against is None) != (targets is None):
@@ -339,53 +324,32 @@ def command(
 
 
 def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
+    """Take *drills* to their end. Raises `CommandError`: a silent site."""
     processors = os.cpu_count() or 1
-    began = time.monotonic()
-    draw = partial(drawn, began=began)
-    with view(draw, lambda: ProgressLog(began).show) as show:
-        _advance_all(
-            # The longest first: the others fit in beside it.
-            sorted(drills, key=lambda drill: -drill.scenario.usual_for),
-            site,
-            show,
-            at_once=parallel or _PER_PROCESSOR * processors,
-            starting=processors,
-        )
-
-
-def _advance_all(
-    drills: Sequence[Drill],
-    site: AlertSite,
-    show: Callable[[Sequence[Drill]], None],
-    *,
-    at_once: int,
-    starting: int,
-) -> None:
-    """
-    Take *drills* to their end in order: *at_once* run at a time, *starting* of them
-    start, which is what takes processors. Raises `CommandError`: the site was silent
-    for a minute.
-    """
+    at_once = parallel or _PER_PROCESSOR * processors
+    # The longest first: the others fit in beside it.
+    drills = sorted(drills, key=lambda drill: -drill.scenario.usual_for)
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
-    heard = time.monotonic()
-    while any(drill.phase is not DrillPhase.DONE for drill in drills):
-        now = time.monotonic()
-        _start_next(drills, now, at_once=at_once, starting=starting)
-        try:
-            firing, heard = site.firing(), now
-        except CommandError:
-            if now - heard > _SILENCE_SECONDS:
-                raise
-        for drill in drills:
-            drill.advance(now, [alert for alert in firing if alert.job == drill.job])
-        wanted = {drill.job: drill.address for drill in drills}
-        targets = {job: address for job, address in wanted.items() if address}
-        if targets != scraped:
-            site.scrape(targets)
-            scraped = targets
-        show(drills)
-        time.sleep(_TICK_SECONDS)
+    heard = began = time.monotonic()
+    with view(partial(drawn, began=began), lambda: _log(began)) as show:
+        while any(drill.phase is not DrillPhase.DONE for drill in drills):
+            now = time.monotonic()
+            _start_next(drills, now, at_once=at_once, starting=processors)
+            try:
+                firing, heard = site.firing(), now
+            except CommandError:
+                if now - heard > _SILENCE_SECONDS:
+                    raise
+            for drill in drills:
+                of_drill = [alert for alert in firing if alert.job == drill.job]
+                drill.advance(now, of_drill)
+            targets = {drill.job: drill.address for drill in drills if drill.address}
+            if targets != scraped:
+                site.scrape(targets)
+                scraped = targets
+            show(drills)
+            time.sleep(_TICK_SECONDS)
 
 
 def _start_next(
@@ -400,10 +364,9 @@ def _start_next(
 
 
 def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
-    """Print the results. Raises `CommandError`: a drill failed."""
     places = places_of(drill.scenario.alert for drill in drills)
-    shown = table_of(drills, width=output.report_width())
-    shown += ["", *guidance(drills, places), "", verdict(drills)]
+    shown = _table_of(drills, width=output.report_width())
+    shown += ["", *_guidance(drills, places), "", verdict(drills)]
     # Standard error shows the table even if the results go to a file.
     output.lines(["", *shown], err=as_json)
     if as_json:
@@ -415,7 +378,6 @@ def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
 
 
 def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
-    """Return the scenarios to drill; with *every*, the possible ones."""
     if every:
         if names:
             msg = "--all drills every scenario; give names or --all, not both"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ from jaxmon.cli import output
 from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
+    clock,
     drawn,
     finish,
     steps,
     totals_table,
+    view,
 )
-from jaxmon.cli.gameday.screen import clock, view
 from jaxmon.cli.main import require
 from jaxmon.cli.options import BASE_URL, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
@@ -127,7 +128,6 @@ def command(
         raise click.UsageError(msg)
     broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
     with (
-        _signals_interrupt(),
         scratch.directory("jaxmon-demo-") as directory,
         Children(programs.environ(str(directory), scale=SCALE), directory) as children,
     ):
@@ -171,23 +171,6 @@ class Fault:
             left = clock(self._end - elapsed)
             return f"fault {self.name}: {BY_NAME[self.name].summary}; ends in {left}"
         return f"fault {self.name} ended {clock(elapsed - self._end)} ago"
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end the demo as Ctrl-C does, unless they are ignored."""
-    before = {
-        number: handler
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
-    }
-    for number in before:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _start(
@@ -240,7 +223,6 @@ def _start_stack(
 
 
 def _free_port(first: int) -> int:
-    """Return an unused port from *first* on. Raises `CommandError`: none is near."""
     last = min(first + _PORTS, 65535)
     for port in range(first, last + 1):
         with socket.socket() as probe:
@@ -270,7 +252,7 @@ class _Demo:
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         draw = partial(drawn, places=self.places, duration=duration)
-        with view(draw, lambda: SceneLog(self.places).show, alternate=True) as show:
+        with view(draw, lambda: SceneLog(self.places).show) as show:
             scene = self._scene(0.0)
             try:
                 while (now := time.monotonic()) < end:
@@ -302,7 +284,6 @@ class _Demo:
 
 
 def _conclude(summary: Summary) -> None:
-    """Print the totals. Raises `CommandError`: nothing was measured."""
     totals, answer = summary.totals, summary.answer
     output.line("Totals")
     output.lines(totals_table(summary))

@@ -1,23 +1,19 @@
-"""What the demo shows: tables, or a line from time to time."""
+"""
+What changes, on a terminal or as a line from time to time; and what the demo shows.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, plain
 from jaxmon.host.formats import layout
-from jaxmon.host.formats.layout import (
-    ELLIPSIS,
-    INDENT,
-    clean,
-    ending,
-    table,
-    wrapped,
-)
+from jaxmon.host.formats.layout import ELLIPSIS, INDENT, clean, ending, table, wrapped
 from jaxmon.screens.section import (
     Fields,
     T,
@@ -34,6 +30,46 @@ from jaxmon_alerts.gameday.stack import ActiveAlert
 if TYPE_CHECKING:
     from jaxmon.facts.status import DeviceSummary, FunctionSummary, Summary, Totals
 
+BOLD, QUIET, WARNING = "bold", "dim", "yellow"
+
+Line = Sequence[tuple[str, str]]
+"""The parts of a line, each with its style."""
+
+State = TypeVar("State")
+
+Draw = Callable[[State, tuple[int, int]], Iterable[Line]]
+"""Returns the lines of a state, for a width and a height."""
+
+
+@contextmanager
+def view(
+    draw: Draw[State], log: Callable[[], Callable[[State], None]]
+) -> Iterator[Callable[[State], None]]:
+    """Yield what shows states: on the whole terminal, or by a *log* without one."""
+    if not (output.is_terminal(sys.stdout) and sys.stdin and sys.stdin.isatty()):
+        yield log()
+        return
+    from jaxmon.cli.top.terminal import Terminal, line
+
+    with Terminal() as terminal:
+
+        def show(state: State) -> None:
+            terminal.draw([line(*parts) for parts in draw(state, terminal.size)])
+
+        yield show
+
+
+def plain(lines: Iterable[Line]) -> list[str]:
+    """Return *lines* without styles."""
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def clock(seconds: float) -> str:
+    """Return *seconds* as hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
 _LINE_SECONDS = 10.0
@@ -46,17 +82,12 @@ _SHARED = " more"
 
 
 def _last_parts(name: str, room: int) -> str:
-    """Return *name* without leading parts until it fits *room* columns."""
     cut = ending(name, room)
     return cut if cut == name or "." not in cut else ELLIPSIS + cut[cut.index(".") :]
 
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.2f} s"
 
 
 _LEAST_NAME = 25
@@ -67,7 +98,7 @@ _FUNCTIONS: Fields[_Row] = (
     number("HIT RATE", 10, lambda row: row[1].hit_rate, _percent),
     number("COMPILES", 10, lambda row: row[1].compiles, whole),
     number("RECOMPILES", 12, lambda row: row[1].recompiles, whole),
-    number("COMPILE TIME", 14, lambda row: row[1].compile_seconds, _seconds),
+    number("COMPILE TIME", 14, lambda row: row[1].compile_seconds, "{:,.2f} s".format),
 )
 # Columns that a narrow terminal omits, first to last.
 _DISPENSABLE = ("COMPILE TIME", "COMPILES", "CALLS", "HIT RATE")
@@ -229,7 +260,6 @@ def alerts(
 
 
 def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
-    """Yield the places, those too long for *width* below their names, never cut."""
     for name, place in places.items():
         if len(line := f"{INDENT}{name:<18}{place}") <= width:
             yield ((line, ""),)

@@ -52,20 +52,22 @@ def command(
       jaxmon top
       jaxmon top --url http://127.0.0.1:9467
     """
-    from jaxmon.cli.host import HostReader
+    from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.cli.top.state import Reader
     from jaxmon.cli.top.terminal import Terminal
     from jaxmon.cli.workers import hints
     from jaxmon.host import rundir
 
-    source = _source(url, run_dir, access)
+    directory = run_dir or rundir.locate()
+    source: HostSource = Sockets(directory)
+    if url is not None:
+        source = Sidecar(access.session("sidecar", url), url)
     terminal = Terminal()
-    here = partial(hints, run_dir or rundir.locate())
     reader = Reader(
         HostReader(source, chosen()),
         terminal.wake,
         every=every,
-        hints=tuple if url else here,
+        hints=tuple if url else partial(hints, directory),
     )
     name = platform.node() if url is None else url
     try:
@@ -74,15 +76,6 @@ def command(
             _show(terminal, reader, name)
     finally:
         reader.stop()
-
-
-def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource:
-    from jaxmon.cli.host import Sidecar, Sockets
-    from jaxmon.host import rundir
-
-    if url is not None:
-        return Sidecar(access.session("sidecar", url), url)
-    return Sockets(run_dir or rundir.locate())
 
 
 def _show(terminal: Terminal, reader: Reader, name: str) -> None:
@@ -105,9 +98,7 @@ def _show(terminal: Terminal, reader: Reader, name: str) -> None:
             lines = process_view(last, seen, state, width=width, height=height)
         else:
             last = None
-            lines = host_view(
-                seen, state, name=name, width=width, height=height, plain=terminal.plain
-            )
+            lines = host_view(seen, state, name=name, width=width, height=height)
         terminal.draw(lines)
         try:
             keys = terminal.keys(_SECONDS)
@@ -123,7 +114,6 @@ def _show(terminal: Terminal, reader: Reader, name: str) -> None:
 def _opened(
     processes: Sequence[ProcessView], state: State, last: ProcessView | None
 ) -> ProcessView | None:
-    """Return the process that is open, as it was seen last while it ran."""
     found = [process for process in processes if process.number == state.chosen]
     if last is not None and last.number == state.chosen:
         found = [process for process in found if process.agent.up] or [last]

@@ -69,16 +69,14 @@ _BACK = ("esc", "left", "h", "backspace")
 @dataclass
 class State:
     """
-    What keys change: the process *chosen*, or *opened*, which had *pid* and *began*
-    then; drawing sets the lines of a *page* and the *most* that can be scrolled.
+    What keys change: the process *chosen*, or *opened*; drawing sets the lines of a
+    *page* and the *most* that can be scrolled.
     """
 
     order: str = "worst first"
     reverse: bool = False
     chosen: str | None = None
     opened: bool = False
-    pid: int | None = None
-    began: float | None = None
     helped: bool = False
     scrolled: int = 0
     paused: bool = False
@@ -144,9 +142,7 @@ class State:
             self.scrolled = self._moved(key, self.scrolled, self.most)
 
     def _open(self, process: ProcessView) -> None:
-        agent = process.agent
         self.chosen = process.number
-        self.pid, self.began = agent.pid, agent.started
         self.opened, self.scrolled = True, 0
 
     def _moved(self, key: str, place: int, last: int) -> int:
@@ -165,10 +161,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """
-    What was read last, at Unix *time*, 0 if never; *trouble* is why not since, *hints*
-    what else runs if no process does.
-    """
+    """What was read last, at Unix *time*, 0 if never; *trouble* is why not since."""
 
     summary: Summary
     processes: Sequence[ProcessView]

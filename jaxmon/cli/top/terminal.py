@@ -73,13 +73,12 @@ def styled(lines: Iterable[str], style: str = "") -> list[Line]:
     return [line((text, style)) for text in lines]
 
 
-def bar(part: float | None, size: int, *, plain: bool) -> Span:
+def bar(part: float | None, size: int) -> Span:
     """Return a bar that is filled by *part*, from 0 to 1."""
-    full, empty = ("#", ".") if plain else ("█", "░")
     if part is None:
-        return Span(empty * size, QUIET)
+        return Span("░" * size, QUIET)
     filled = round(min(max(part, 0.0), 1.0) * size)
-    return Span(full * filled + empty * (size - filled))
+    return Span("█" * filled + "░" * (size - filled))
 
 
 def fitted(text: str, room: int) -> str:
@@ -99,7 +98,6 @@ class Terminal:
                 "`jaxmon explain --watch` do not"
             )
             raise CommandError(msg)
-        self.plain = "utf" not in (sys.stdout.encoding or "").lower()
         self._colours = output.has_colours(environ)
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
         self._encoding = sys.stdout.encoding or "ascii"
@@ -146,10 +144,7 @@ class Terminal:
             os.write(self._wake_start, b"\0")
 
     def keys(self, seconds: float) -> list[str]:
-        """
-        Return keys as soon as some are pressed, within *seconds*, or none once `wake`
-        is called. Raises `EOFError`: the terminal is gone.
-        """
+        """Return keys within *seconds*, or once woken. Raises `EOFError`: it ended."""
         ready, _, _ = select.select([self._in, self._wake_end], [], [], seconds)
         if self._wake_end in ready:
             os.read(self._wake_end, 4096)
@@ -175,7 +170,6 @@ class Terminal:
             self._write("".join([*parts, "\x1b[0m"]))
 
     def _changes(self, row: int, old: Line, new: Line) -> list[str]:
-        """Return what turns the cells *old* into *new*, as many."""
         first, last = changed(old, new)
         if first == last:
             return []
@@ -246,7 +240,6 @@ def parsed(text: str) -> list[str]:
 
 
 def _sequence_end(text: str) -> int:
-    """Return where the escape sequence ends that *text* begins with."""
     if len(text) == 1 or text[1] not in "[O":
         return 1
     for place in range(2, len(text)):

@@ -153,7 +153,7 @@ _DEVICES: Fields[status.DeviceSummary] = (
 
 
 def host_view(
-    seen: Seen, state: State, *, name: str, width: int, height: int, plain: bool
+    seen: Seen, state: State, *, name: str, width: int, height: int
 ) -> list[Line]:
     """Return the lines of the first screen, *height* of them at most."""
     answer = _answer(seen.summary.answer, width, most=_MOST_REASONS)
@@ -167,7 +167,7 @@ def host_view(
     room = height - len(above) - 1
     # A third, or all that processes leave.
     left = room - 2 * len(seen.processes) - 3
-    below = _accelerators(seen, width, most=max(room // 3 - 1, left, 1), plain=plain)
+    below = _accelerators(seen, width, most=max(room // 3 - 1, left, 1))
     listed = _processes(seen, state, width, room - len(below))
     blank = [BLANK] * (room - len(below) - len(listed))
     lines = [*above, *listed, *blank, *below]
@@ -194,7 +194,7 @@ def process_view(
     facts = f"worker {last.number}", str(last.agent.rank), pid, last.command
     head = [
         _title(" · ".join(filter(None, facts)), seen, state, width),
-        *_life(last, seen, state, width),
+        *_life(last, seen, width),
     ]
     body = list(_body(last, width))
     room = max(height - len(head) - 1, 1)
@@ -207,7 +207,6 @@ def process_view(
 
 
 def _title(left: str, seen: Seen, state: State, width: int) -> Line:
-    """Return the first line, with the time of what is shown, if there is room."""
     now = time.strftime("%H:%M:%S", time.localtime(seen.time)) if seen.time else ""
     if state.paused:
         now = f"paused at {now}"
@@ -217,7 +216,6 @@ def _title(left: str, seen: Seen, state: State, width: int) -> Line:
 
 
 def _footer(state: State, width: int) -> Line:
-    """Return the most important keys; those that have no room are omitted."""
     if state.opened:
         keys = ["Esc back", "↑↓ scroll", "n p next, previous", "? help", "q quit"]
     else:
@@ -322,33 +320,28 @@ def _behind(
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
-    """Return columns that leave room for the command, and say something."""
     runs = all(process.condition == "running" for process in found)
     silent = {"STATE" * runs, "" if any(of.job_rank for of in found) else "RANK"}
     fields = [field for field in _PROCESSES if field[0].heading not in silent]
     return fitting(fields, _DISPENSABLE, width - _LEAST_COMMAND)
 
 
-def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Line]:
+def _accelerators(seen: Seen, width: int, *, most: int) -> list[Line]:
     """Return a line with bars for each accelerator, or else for each device of JAX."""
     name = min(max(width - _BESIDE_NAME, _LEAST_NAME), _MOST_NAME)
     powers = width >= name + _WITH_POWER
-    heading, found = (
-        "ACCELERATOR",
-        [
-            _accelerator(accelerator, name, plain=plain, powers=powers)
-            for accelerator in seen.summary.accelerators
-        ],
-    )
+    heading = "ACCELERATOR"
+    found = [
+        _accelerator(accelerator, name, powers=powers)
+        for accelerator in seen.summary.accelerators
+    ]
     if not found:
-        heading, found = (
-            "DEVICE",
-            [
-                _device(device, name, plain=plain)
-                for device in seen.summary.devices
-                if device.memory_in_use is not None
-            ],
-        )
+        heading = "DEVICE"
+        found = [
+            _device(device, name)
+            for device in seen.summary.devices
+            if device.memory_in_use is not None
+        ]
     if not found:
         return []
     above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
@@ -358,7 +351,7 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
 
 
 def _accelerator(
-    accelerator: status.AcceleratorSummary, name: int, *, plain: bool, powers: bool
+    accelerator: status.AcceleratorSummary, name: int, *, powers: bool
 ) -> Line:
     first = fitted(f"{accelerator.index} {accelerator.model}", name)
     if accelerator.up is False:
@@ -367,29 +360,28 @@ def _accelerator(
     busy = accelerator.utilization
     return (
         *line(f"{first}  "),
-        bar(busy, _BAR, plain=plain),
+        bar(busy, _BAR),
         *line(f"{shown(busy, ratio):>6}  "),
-        *_memory(accelerator.memory_used, accelerator.memory_size, plain=plain),
+        *_memory(accelerator.memory_used, accelerator.memory_size),
         *line("" if heat is None else f"  {heat:.0f} °C"),
         *line("" if power is None or not powers else f"  {power:.0f} W"),
     )
 
 
-def _device(device: status.DeviceSummary, name: int, *, plain: bool) -> Line:
+def _device(device: status.DeviceSummary, name: int) -> Line:
     first = fitted(f"worker {device.worker} · {device.device} {device.kind}", name)
-    memory = _memory(device.memory_in_use, device.memory_limit, plain=plain)
+    memory = _memory(device.memory_in_use, device.memory_limit)
     return (*line(f"{first}  {UNKNOWN:<{_BAR + 6}}  "), *memory)
 
 
-def _memory(used: float | None, limit: float | None, *, plain: bool) -> Line:
+def _memory(used: float | None, limit: float | None) -> Line:
     if used is None or not limit:
         return line(shown(used, size))
     text = f" {size(used)}/{size(limit)}"
-    return (bar(used / limit, _BAR, plain=plain), *line(f"{text:<18}"))
+    return (bar(used / limit, _BAR), *line(f"{text:<18}"))
 
 
-def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]:
-    """Return how old the process is, and whether it still runs."""
+def _life(last: ProcessView, seen: Seen, width: int) -> list[Line]:
     agent, memory = last.agent, last.agent.resident_bytes
     facts = [
         "" if agent.age is None else f"started {ago(agent.age)}",
@@ -410,23 +402,9 @@ def _life(last: ProcessView, seen: Seen, state: State, width: int) -> list[Line]
     elif present.condition != "running":
         end = "" if present.condition.endswith("?") else "."
         text = f"It is {present.condition}{end}{below}"
-    elif _is_successor(agent, state):
-        text = "The process that was opened has ended; this is its successor."
-        colour = DOUBTFUL
     else:
         return lines
     return [*lines, *styled(wrapped(text, width), f"{STRONG} {colour}")]
-
-
-def _is_successor(agent: status.AgentSummary, state: State) -> bool:
-    """
-    Return whether *agent* is not the process that was opened. In a container all may
-    have one pid; of one that has just started, only the pid may be known.
-    """
-    pid, started = agent.pid, agent.started
-    if pid and state.pid and pid != state.pid:
-        return True
-    return bool(started and state.began and abs(started - state.began) > 1)
 
 
 def _body(process: ProcessView, width: int) -> Iterator[Line]:

@@ -49,8 +49,6 @@ class Durations:
 
 
 class _Usual:
-    __slots__ = ("_count", "_latest", "_limit")
-
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=_LATEST)
         self._count = 0

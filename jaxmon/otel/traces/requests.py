@@ -27,19 +27,6 @@ class RequestSpan:
     context where it is current, *kept* decides at its end whether its trace is.
     """
 
-    __slots__ = (
-        "_children",
-        "_origin",
-        "_ours",
-        "_outside",
-        "_spans",
-        "clock",
-        "guard",
-        "inside",
-        "kept",
-        "span",
-    )
-
     def __init__(
         self,
         span: trace.Span,
@@ -209,11 +196,6 @@ class LoopSpans:
         # The first call loads its implementation: not within a step.
         contexts.get_current()
 
-    @contained
-    def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
-        """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
-        return LoopSpan(self, name, began, end)
-
     def is_sampled(self, number: int) -> bool:
         """Return whether step *number* is one of the healthy ones to keep."""
         return int((number + 1) * self._ratio) > int(number * self._ratio)
@@ -226,20 +208,6 @@ class LoopSpans:
 
 class LoopSpan:
     """The spans of the steps of one run of the loop *name*, one at a time."""
-
-    __slots__ = (
-        "_began",
-        "_children",
-        "_clock",
-        "_context",
-        "_end",
-        "_failed",
-        "_inside",
-        "_loops",
-        "_number",
-        "_span",
-        "name",
-    )
 
     def __init__(self, loops: LoopSpans, name: str, began: float, end: End) -> None:
         self.name = name
@@ -340,7 +308,6 @@ class LoopSpan:
     def _close(
         self, arrived: float | None, ended: float, outcome: str
     ) -> SpanIds | None:
-        """End the step that is kept; return the ids of its span."""
         span = self._open()
         loops, clock = self._loops, self._clock or Clock()
         if arrived is not None:

@@ -30,57 +30,6 @@ from jaxmon.threads import Deadline
 from jaxmon.version import version
 
 
-def payer_of(spans: Sequence[RequestSpan]) -> Payer:
-    """Return who a compile on this thread is for: the requests of *spans*, if any."""
-    if not spans:
-        return Payer(contexts.get_current(), (), Clock())
-    first = spans[0]
-    links = [trace.Link(span.span.get_span_context()) for span in spans[1:]]
-    return Payer(first.inside, links, first.clock)
-
-
-def emit_compile(
-    tracer: trace.Tracer, compiled: Compiled, payer: Payer
-) -> SpanIds | None:
-    """Make the spans of *compiled* and its phases; return the ids of the outermost."""
-    unix_ns = payer.clock.unix_ns
-    attributes: dict[str, str | bool] = {
-        conventions.FUNCTION: compiled.function,
-        conventions.OUTCOME: compiled.outcome,
-        conventions.FIRST_CALL: compiled.first,
-        conventions.CACHE: _cache(compiled),
-    }
-    if compiled.cause is not None:
-        attributes[conventions.CAUSE] = compiled.cause
-    whole = tracer.start_span(
-        f"{conventions.COMPILE} {compiled.function}",
-        payer.context,
-        trace.SpanKind.INTERNAL,
-        attributes,
-        payer.links,
-        unix_ns(compiled.began),
-    )
-    if compiled.outcome == "failed":
-        whole.set_status(trace.StatusCode.ERROR)
-    inside = trace.set_span_in_context(whole, payer.context)
-    for phase in compiled.phases:
-        tracer.start_span(
-            conventions.PHASES[phase.name],
-            inside,
-            trace.SpanKind.INTERNAL,
-            {conventions.FUNCTION: compiled.function},
-            start_time=unix_ns(phase.began),
-        ).end(unix_ns(phase.ended))
-    whole.end(unix_ns(compiled.ended))
-    return span_ids(whole)
-
-
-def _cache(compiled: Compiled) -> str:
-    if compiled.outcome == "cache_hit":
-        return "hit"
-    return "miss" if compiled.looked_up else "off"
-
-
 class SpanPlace(NamedTuple):
     """A span of the application, as a `Place`."""
 
@@ -94,10 +43,7 @@ class SpanPlace(NamedTuple):
 
 
 class Tracer:
-    """
-    Makes spans, in the application's provider or ours; never raises. Keeps a *ratio* of
-    healthy steps; *settling* is called before one of these ends.
-    """
+    """Makes spans, in the application's provider or ours; never raises."""
 
     def __init__(
         self,
@@ -131,10 +77,11 @@ class Tracer:
             found.kept = self._provider.tail.kept
         return found
 
+    @contained
     def loop(self, name: str, began: float, end: End) -> recorder.LoopTrace | None:
         """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
         on = self.guard.on(conventions.SITE)
-        return self._loops.loop(name, began, end) if on else None
+        return LoopSpan(self._loops, name, began, end) if on else None
 
     def failed(self, error: BaseException) -> None:
         """Note that *error* was raised here: in the step in progress, unless served."""
@@ -146,9 +93,11 @@ class Tracer:
         """Return what this thread compiles for: requests, a step, or a span."""
         if not requests and isinstance(loop := loop_trace(), LoopSpan):
             return loop.payer()
-        return payer_of(
-            [s for request in requests if isinstance(s := request.trace, RequestSpan)]
-        )
+        spans = [s for r in requests if isinstance(s := r.trace, RequestSpan)]
+        if not spans:
+            return Payer(contexts.get_current(), (), Clock())
+        links = [trace.Link(span.span.get_span_context()) for span in spans[1:]]
+        return Payer(spans[0].inside, links, spans[0].clock)
 
     @contained
     def place(self) -> Place | None:
@@ -192,7 +141,39 @@ class Tracer:
     @contained
     def compiled(self, compiled: Compiled, payer: Payer) -> SpanIds | None:
         """Make the spans of a compile; return the ids of the outermost."""
-        return emit_compile(self._spans, compiled, payer)
+        cache = "miss" if compiled.looked_up else "off"
+        if compiled.outcome == "cache_hit":
+            cache = "hit"
+        unix_ns = payer.clock.unix_ns
+        attributes: dict[str, str | bool] = {
+            conventions.FUNCTION: compiled.function,
+            conventions.OUTCOME: compiled.outcome,
+            conventions.FIRST_CALL: compiled.first,
+            conventions.CACHE: cache,
+        }
+        if compiled.cause is not None:
+            attributes[conventions.CAUSE] = compiled.cause
+        whole = self._spans.start_span(
+            f"{conventions.COMPILE} {compiled.function}",
+            payer.context,
+            trace.SpanKind.INTERNAL,
+            attributes,
+            payer.links,
+            unix_ns(compiled.began),
+        )
+        if compiled.outcome == "failed":
+            whole.set_status(trace.StatusCode.ERROR)
+        inside = trace.set_span_in_context(whole, payer.context)
+        for phase in compiled.phases:
+            self._spans.start_span(
+                conventions.PHASES[phase.name],
+                inside,
+                trace.SpanKind.INTERNAL,
+                {conventions.FUNCTION: compiled.function},
+                start_time=unix_ns(phase.began),
+            ).end(unix_ns(phase.ended))
+        whole.end(unix_ns(compiled.ended))
+        return span_ids(whole)
 
     def dropped(self) -> int:
         """Return the number of spans dropped."""

@@ -130,9 +130,12 @@ def failures(old: RouteFacts, new: RouteFacts, limits: Limits) -> RunChange | No
     served = finished(old), finished(new)
     if not all(served):
         return None
-    failed = _failed(new)
-    before, after = _failed(old) / served[0], failed / served[1]
-    many = failed >= limits.failed_requests
+    failed = [
+        sum(outcome.count for outcome in route.finished if outcome.outcome == "error")
+        for route in (old, new)
+    ]
+    before, after = failed[0] / served[0], failed[1] / served[1]
+    many = failed[1] >= limits.failed_requests
     worse = many and after >= max(limits.failed_share, 2 * before)
     return RunChange(
         *("route", new.name, "failed_requests", before, after),
@@ -202,7 +205,6 @@ def _program(old: FunctionFact, new: FunctionFact, spent: float) -> Iterator[Run
 def _built(
     old: FunctionFact, new: FunctionFact, machine: Machine
 ) -> Iterator[RunChange]:
-    """Yield how long it takes to compile a program of a function."""
     if not old.built or not new.built:
         return
     before, after = old.compile_time / old.built, new.compile_time / new.built
@@ -274,12 +276,6 @@ def _allowed(before: int, old: FunctionFact, new: FunctionFact) -> float:
     return allowed
 
 
-def _failed(route: RouteFacts) -> int:
-    return sum(
-        outcome.count for outcome in route.finished if outcome.outcome == "error"
-    )
-
-
 class Machine:
     """
     What is known of the machines of two runs.
@@ -298,7 +294,8 @@ class Machine:
             self._others = f"another processor: {processors[0]} → {processors[1]}"
         old, new = before.snapshot.usual.work, after.snapshot.usual.work
         self._work = new.middle / old.middle if old.middle and new.count else 1.0
-        self.crowded, self.was_crowded = crowded(after), crowded(before)
+        self.crowded = is_crowded(after.snapshot.usual.waiting)
+        self.was_crowded = is_crowded(before.snapshot.usual.waiting)
         self._common = _common(functions(before), functions(after))
 
     def factor(self, measure: str) -> tuple[float, str]:
@@ -322,11 +319,6 @@ def functions(run: Run) -> dict[str, FunctionFact]:
 def spread(function: FunctionFact, measure: str) -> Spread | None:
     """Return how the times of *function* vary, `None` if they are not known."""
     return function.spreads.get(measure.removesuffix("_seconds"))
-
-
-def crowded(run: Run) -> bool:
-    """Return whether others may have held the processors."""
-    return is_crowded(run.snapshot.usual.waiting)
 
 
 def _common(

@@ -8,15 +8,12 @@ same work, or others held the processors; the kernel tells how long threads wait
 one. If only the processor time has, others may have held them in the baseline: threads
 that run at once take more of it.
 
-Of a running process many calls are judged (`jaxmon.symptoms`), and a wrong verdict
-costs a look; here it fails a build. So runs are compared, by a rank test whose risk is
-known, with the same margin, `Limits.slower`, unless another tolerance is given. This is
-the test of Mann and Whitney (1947), "On a test of whether one of two random variables
-is stochastically larger than the other", Ann. Math. Statist. 18: of all pairs of a run
+A wrong verdict fails a build, so runs are compared by a rank test whose risk is known,
+that of Mann and Whitney (1947), "On a test of whether one of two random variables is
+stochastically larger than the other", Ann. Math. Statist. 18: of all pairs of a run
 before and a run after, count those in which the later one is not slower. If both sets
-come from one distribution, all orders of the runs are equally likely, so the chance of
-so few such pairs is known exactly, whatever the distribution. Here a pair counts as
-slower only beyond the tolerance; that makes an accusation rarer still.
+come from one distribution, all orders are equally likely, so the chance of so few pairs
+is known exactly. A pair counts as slower only beyond the tolerance.
 
 The runs are processes, not calls: the calls of one process share its memory layout,
 its threads and the moment on the machine (Kalibera and Jones 2013, "Rigorous
@@ -188,7 +185,6 @@ def compare(
 
 
 def _untimed(before: Baseline, after: Baseline) -> str:
-    """Return why the run times of two records say nothing, if so."""
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
     old, new = (run.versions.get("processor", "") for run in (before, after))
@@ -455,7 +451,6 @@ def _row(change: CostChange) -> list[str]:
 
 
 def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
-    """Return for each reason of which functions nothing can be said."""
     by_reason: dict[str, dict[str, None]] = {}
     for change in comparison.unclear:
         by_reason.setdefault(change.reason, {}).setdefault(change.function)
@@ -473,8 +468,11 @@ def _shown(value: float, measure: str) -> str:
     return f"{value:,.10g}" if value < _EXACT else amount(value)
 
 
-def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:
-    for name in names[:_MANY]:
-        yield shortened(f"{what}: {clean(name)}", width)
-    if len(names) > _MANY:
-        yield f"{what}: {len(names) - _MANY} more"
+def _named(what: str, names: tuple[str, ...], width: int) -> Iterator[str]:
+    return (shortened(f"{what}: {clean(name)}", width) for name in few(names))
+
+
+def few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first of *names*, and how many more there are."""
+    left = len(names) - _MANY
+    return (*names[:_MANY], f"{left} more") if left > 0 else names

@@ -15,7 +15,7 @@ from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
 from jaxmon.host.formats import json_text
-from jaxmon.host.formats.json_text import require_list, require_object
+from jaxmon.host.formats.json_text import require_object
 from jaxmon.limits import LIMITS, Limits
 
 
@@ -26,8 +26,7 @@ VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
 Names of the versions that identify a record; ``device`` is the kind of the first one.
 """
 
-MOST_BYTES = 64 << 20
-"""Maximum size of a record; no program has so many functions."""
+_MOST_BYTES = 64 << 20
 _DIGITS = 4
 
 # Programs have these; where processes compile the same function, the largest counts.
@@ -95,10 +94,7 @@ TOLERANCES = {
 
 
 def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
-    """
-    Return how much each measure may grow, `None` for one that is not compared, by
-    *given*: ``"flops=5%"``, ``"compile_seconds=100%+1"``, ``"code_bytes=off"``.
-    """
+    """Return the allowed growth by measure: ``flops=5%``, ``code_bytes=off``."""
     found: dict[str, Tolerance | None] = {
         **TOLERANCES,
         RUN_SECONDS: Tolerance(limits.slower, LEAST_SECONDS),
@@ -197,42 +193,38 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
 
 def timed_run(document: Any) -> TimedRun:
     """Return the run in *document*."""
-    try:
-        waited = document["waited"]
-        return TimedRun(
-            None if waited is None else _positive(waited),
-            _numbers(document["calibration"], empty=True),
-            {
-                name: {
-                    shapes: RunTimes(
-                        int(_positive(found["calls"])),
-                        _numbers(found["wall"]),
-                        _numbers(found["processor"]),
-                    )
-                    for shapes, found in programs.items()
-                }
-                for name, programs in document["functions"].items()
-            },
-        )
-    except (AttributeError, KeyError, TypeError) as error:
-        msg = f"the times of a run are not what they should be: {error!r:.80}"
-        raise ValueError(msg) from error
+    waited, calibration = document["waited"], document["calibration"]
+    return TimedRun(
+        None if waited is None else _number(waited),
+        _quantiles(calibration) if calibration else (),
+        {
+            name: {
+                shapes: RunTimes(
+                    int(_number(found["calls"])),
+                    _quantiles(found["wall"]),
+                    _quantiles(found["processor"]),
+                )
+                for shapes, found in programs.items()
+            }
+            for name, programs in document["functions"].items()
+        },
+    )
 
 
-def _numbers(values: Any, *, empty: bool = False) -> tuple[float, ...]:
-    allowed = (_QUANTILES, 0) if empty else (_QUANTILES,)
-    if not isinstance(values, list | tuple) or len(values) not in allowed:
+def _quantiles(values: Any) -> tuple[float, ...]:
+    found = tuple(map(_number, values))
+    if len(found) != _QUANTILES:
         msg = f"{values!r:.40} are not {_QUANTILES} quantiles"
         raise ValueError(msg)
-    return tuple(map(_positive, values))
+    return found
 
 
-def _positive(value: Any) -> float:
+def _number(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:
         msg = f"{value!r:.40} is not a number from 0"
         raise ValueError(msg)
-    return float(value)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +307,14 @@ def check_writable(path: Path) -> None:
 def read(path: Path) -> Baseline:
     """Return the record in *path*. Raises `BaselineError`: it is damaged, or newer."""
     try:
-        data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
+        data = bounded_file.read(path, most=_MOST_BYTES, pipe=True)
     except ConfigFileError as error:
         msg = f"{path}: {error}"
         raise BaselineError(msg) from error
     try:
         document = require_object("the file", json_text.parse(data))
         json_text.require_schema(document, SCHEMA)
-        return checked(document)
+        return _checked(document)
     except (ValueError, OverflowError) as error:
         msg = (
             f"{path} is not a baseline: {error}; create one with `jaxmon baseline "
@@ -331,29 +323,19 @@ def read(path: Path) -> Baseline:
         raise BaselineError(msg) from error
 
 
-def checked(document: Any) -> Baseline:
-    """Return the record in *document*, whatever its schema."""
-    found = require_object("the file", document)
-    versions = require_object("versions", found.get("versions"))
-    for name, value in versions.items():
-        if not isinstance(value, str):
-            msg = f"versions.{name} is {value!r:.40}, not a string"
-            raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
-    functions = {
-        name: _measures(name, require_object(name, measures))
-        for name, measures in require_object(
-            "functions", found.get("functions")
-        ).items()
-    }
-    runs = require_list("runs", found.get("runs", []))
-    return Baseline(versions, functions, tuple(map(timed_run, runs)))
-
-
-def _measures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
-    """Return the known measures; a later jaxmon may have more."""
-    for name, value in found.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0:
-            msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
-            raise ValueError(msg)
-    return {name: found[name] for name in TOLERANCES if name in found}
+def _checked(document: dict[str, Any]) -> Baseline:
+    """Return the record in *document*, without measures of a later jaxmon."""
+    try:
+        versions = dict(document["versions"])
+        functions = {
+            name: {key: _number(measures[key]) for key in TOLERANCES if key in measures}
+            for name, measures in document["functions"].items()
+        }
+        runs = tuple(map(timed_run, document.get("runs", ())))
+    except (AttributeError, KeyError, TypeError) as error:
+        msg = f"its content is not what it should be: {error!r:.80}"
+        raise ValueError(msg) from error
+    if not all(isinstance(value, str) for value in versions.values()):
+        msg = "a version is not a string"
+        raise ValueError(msg)
+    return Baseline(versions, functions, runs)

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO, TypeAlias
 
 from jaxmon.errors import BaselineError
 from jaxmon.host.bootstrap import environment
-from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as scratch
-from jaxmon.host.formats import json_text
 from jaxmon.preflight.baseline.compare import CostComparison, compare, critical
 from jaxmon.preflight.baseline.record import (
     COMPILE_SECONDS,
-    MOST_BYTES,
     Baseline,
     Tolerance,
-    checked,
     from_processes,
     from_runs,
-    timed_run,
 )
 
 
@@ -60,28 +54,18 @@ Runner: TypeAlias = Callable[[int], Baseline]
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """The exit code, as of a shell, and the measures, empty if no process wrote any."""
-
-    code: int
-    record: Baseline
-
-
 def run(
     command: Sequence[str], python: Sequence[str] = (sys.executable,)
-) -> RecordedRun:
-    """
-    Run *command* and return its exit code and measures; a script, ``-m`` or ``-c`` at
-    its beginning is run by *python*, an interpreter and options.
-    """
+) -> tuple[int, Baseline]:
+    """Run *command*, by *python* if it is a script, ``-m`` or ``-c``, and measure."""
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
     with scratch.directory("jaxmon-baseline-") as directory:
         settings = {**_SETTINGS, "figures_dir": str(directory)}
         code = instrumented(command, settings, _WITHOUT_CACHE)
-        record = from_processes(_left_in(directory))
-    return RecordedRun(code, record)
+        written = sorted(directory.glob("*.json"))
+        record = from_processes(json.loads(path.read_bytes()) for path in written)
+    return code, record
 
 
 def instrumented(
@@ -90,10 +74,7 @@ def instrumented(
     variables: Mapping[str, str] = MappingProxyType({}),
     stdout: TextIO | None = None,
 ) -> int:
-    """
-    Run *command* under an agent with *settings*, and with these *variables*; return its
-    exit code, as of a shell. Its output goes to *stdout*, if given.
-    """
+    """Run *command* under an agent with *settings*; return its exit code."""
     program = shutil.which(command[0])
     if program is None:
         msg = f"program {command[0]!r} not found; give a script, -m, -c or a program"
@@ -109,10 +90,7 @@ def instrumented(
 
 @contextlib.contextmanager
 def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """
-    Leave Ctrl-C to *process*, which gets it too, and forward what only we receive.
-    Called after the start: ignored signals are inherited.
-    """
+    """Leave Ctrl-C to *process*, which gets it too; forward what only we receive."""
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     for forwarded in _FORWARDED:
         before[forwarded] = signal.signal(
@@ -123,23 +101,6 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(directory.glob("*.json")):
-        try:
-            document: dict[str, Any] = json_text.parse(
-                bounded_file.read(path, most=MOST_BYTES)
-            )
-            checked(document)
-            if "times" in document:
-                timed_run(document["times"])
-        except (ValueError, OverflowError) as error:
-            msg = (
-                f"a process wrote an unreadable record: {error}; run the command again"
-            )
-            raise BaselineError(msg) from error
-        yield document
 
 
 def compare_runs(

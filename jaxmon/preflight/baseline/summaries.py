@@ -35,7 +35,7 @@ from jaxmon.preflight.baseline.changes import (
     peak,
     times,
 )
-from jaxmon.preflight.baseline.compare import Verdict, differences
+from jaxmon.preflight.baseline.compare import Verdict, differences, few
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Run
@@ -57,9 +57,9 @@ _DOES = {
     "request_seconds": "a warm request takes",
     "compile_seconds": "compiling a program of it takes",
 }
+_COUNTS = {"failed_requests": "requests", "compile_seconds": "programs"}
 _MOST = 20
 _MOST_UNJUDGED = 6
-_MANY = 10
 
 
 _SAME = ("platform", "device")
@@ -172,7 +172,6 @@ def _memory(before: Run, after: Run) -> Iterator[RunChange]:
 
 
 def _holders(before: Run, after: Run) -> Iterator[str]:
-    """Yield the source lines that hold more device memory than before."""
     old = {line.place: line.bytes for line in before.snapshot.allocations.lines}
     grown = [
         (line.bytes - old.get(line.place, 0.0), line)
@@ -185,20 +184,17 @@ def _holders(before: Run, after: Run) -> Iterator[str]:
 
 
 def lines(found: RunComparison, *, width: int) -> Iterator[str]:
-    """
-    Yield the lines to print: what was won comes first, and what is worse last, where a
-    log ends.
-    """
+    """Yield the lines to print, what is worse last, where a log ends."""
     if won := found.of("better"):
         more = f", and {len(won) - 1} more" if len(won) > 1 else ""
         text = f"won: {_named(won[0])}: {_outcome(won[0])}{more}"
         yield from wrapped(clean(text), width, rest=INDENT)
     yield shortened(f"before: {_run(found.before)}", width)
     yield shortened(f"after:  {_run(found.after)}", width)
-    for changed in (*found.differences, *_few(found.packages)):
+    for changed in (*found.differences, *few(found.packages)):
         yield from wrapped(clean(changed), width, first="changed: ", rest=INDENT)
     for title, names in (("new", found.new), ("vanished", found.vanished)):
-        for name in _few(names):
+        for name in few(names):
             yield shortened(f"{title}: {clean(name)}", width)
     for verdict, title in _TITLES:
         changes = found.of(verdict)
@@ -217,7 +213,6 @@ def lines(found: RunComparison, *, width: int) -> Iterator[str]:
 
 
 def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
-    """Yield what is not judged, why, and what is known of it."""
     left = found.of("unjudged")
     if not left and not found.untimed:
         return
@@ -231,7 +226,7 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
     if more := len(left) - _MOST_UNJUDGED:
         yield from [f"{indent}{more} more"] if more > 0 else []
     if found.untimed:
-        names = ", ".join(_few(found.untimed))
+        names = ", ".join(few(found.untimed))
         text = clean(f"without times in one of the runs: {names}")
         yield from wrapped(text, width, first=INDENT, rest=indent)
     text = (
@@ -328,17 +323,12 @@ def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
     facts = []
     if change.samples is not None:
         old, new = (f"{count:,}" for count in change.samples)
-        facts.append(f"{old} and {new} {_counted(change)}")
+        counts = _COUNTS.get(change.measure, "samples")
+        facts.append(f"{old} and {new} {counts}")
     if change.reason:
         facts.append(f"cannot tell: {change.reason}")
     for fact in (*facts, *change.evidence):
         yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
-
-
-def _counted(change: RunChange) -> str:
-    if change.measure == "failed_requests":
-        return "requests"
-    return "programs" if change.measure == "compile_seconds" else "samples"
 
 
 def _named(change: RunChange) -> str:
@@ -363,9 +353,3 @@ def _outcome(change: RunChange) -> str:
     ratio = after / before if before else 0.0
     times = f"{ratio:.1f} times as long" if ratio else "longer"
     return f"{_DOES[change.measure]} {times}: {duration(before)} → {duration(after)}"
-
-
-def _few(names: tuple[str, ...]) -> Iterator[str]:
-    yield from names[:_MANY]
-    if (left := len(names) - _MANY) > 0:
-        yield f"{left} more"

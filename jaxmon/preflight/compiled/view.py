@@ -1,11 +1,18 @@
-"""Compiled programs by what they cost, and the lines of one: as text, and as JSON."""
+"""
+Compiled programs by what they cost, and the lines of one: as text, as JSON, and as a
+page, which loads nothing: flame charts by line of source, callers above what they call,
+and a program with the one before.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from jaxmon.facts.programs import CompiledProgram
 from jaxmon.facts.record import encoded
@@ -20,11 +27,17 @@ from jaxmon.host.formats.layout import (
     share,
     size,
 )
-from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
+from jaxmon.preflight.compiled.costs import Calls, LineCost, LinePlace, ProgramCosts
+from jaxmon.screens.html.elements import NOTHING, Html, element, joined
+from jaxmon.screens.html.elements import text as escaped
+from jaxmon.screens.html.page import table, titled
+from jaxmon.screens.html.page import whole as whole_page
+from jaxmon.screens.programs import label
 from jaxmon.screens.section import (
     Fields,
     Section,
     fitting,
+    moment,
     more,
     number,
     tabulated,
@@ -71,7 +84,6 @@ class ProcessPrograms:
 
 
 def _more(_: LinePlace, now: LineCost, before: LineCost) -> tuple[int, int]:
-    """Return how many more equations and instructions a line has."""
     return (
         now.equations.total() - before.equations.total(),
         now.instructions.total() - before.instructions.total(),
@@ -83,9 +95,7 @@ def by_cost(programs: Sequence[CompiledProgram]) -> list[CompiledProgram]:
     return sorted(programs, key=lambda of: (-(of.seconds or 0.0), -(of.equations or 0)))
 
 
-def lines_of(costs: ProgramCosts) -> list[_Line]:
-    """Return the lines of a program, the largest part of it first."""
-
+def _lines_of(costs: ProgramCosts) -> list[_Line]:
     def part(line: LineCost) -> float:
         return max(
             line.equations.total() / max(costs.equations, 1),
@@ -96,8 +106,7 @@ def lines_of(costs: ProgramCosts) -> list[_Line]:
     return sorted(found, key=lambda item: (-part(item[1]), item[0]))
 
 
-def programs_table(found: ProcessPrograms, width: int) -> Section:
-    """Return the programs by the time of their compiles."""
+def _programs_table(found: ProcessPrograms, width: int) -> Section:
     now = time.time()
     fields: Fields[CompiledProgram] = [
         words("FUNCTION", 0, lambda of: of.function, ending),
@@ -125,9 +134,8 @@ def programs_table(found: ProcessPrograms, width: int) -> Section:
     )
 
 
-def lines_table(costs: ProgramCosts, width: int) -> Section:
-    """Return what the lines of a program cost."""
-    found, made = lines_of(costs), costs.instructions
+def _lines_table(costs: ProgramCosts, width: int) -> Section:
+    found, made = _lines_of(costs), costs.instructions
     fields: Fields[_Line] = [
         words("LINE", 0, lambda item: str(item[0]), ending),
         words("IN", 18, lambda item: item[1].function, ending),
@@ -154,8 +162,7 @@ def lines_table(costs: ProgramCosts, width: int) -> Section:
     )
 
 
-def growth_table(found: ProcessPrograms) -> Section:
-    """Return which lines grew or shrank since the program before."""
+def _growth_table(found: ProcessPrograms) -> Section:
     if found.before is None:
         return Section("")
     changes = found.changed
@@ -180,8 +187,8 @@ def growth_table(found: ProcessPrograms) -> Section:
 
 def text(found: ProcessPrograms, width: int) -> Iterator[str]:
     """Yield the lines of a report."""
-    yield from programs_table(found, width).lines(width)
-    for section in (lines_table(found.latest, width), growth_table(found)):
+    yield from _programs_table(found, width).lines(width)
+    for section in (_lines_table(found.latest, width), _growth_table(found)):
         if lines := section.lines(width):
             yield from ("", *lines)
 
@@ -213,13 +220,12 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
                 **place._asdict(),
                 **{name: getattr(line, name) for name in line.__slots__},
             }
-            for place, line in lines_of(costs)
+            for place, line in _lines_of(costs)
         ],
     }
 
 
 def _part(name: str, total: float) -> Any:
-    """Return the column with the part of *total* that the counts *name* have."""
     return Column("OF ALL", 8), lambda item: share(
         getattr(item[1], name).total(), total
     )
@@ -235,7 +241,6 @@ def _signed(value: float) -> str:
 
 
 def _sentences(costs: ProgramCosts) -> Iterator[str]:
-    """Yield what is to be said of a whole program."""
     if loop := costs.program.unrolled:
         times = f"at least {loop.times:,} times"  # it is not looked for everywhere
         yield f"Python unrolled a loop: {loop.inner or loop.where} is there {times}."
@@ -244,3 +249,124 @@ def _sentences(costs: ProgramCosts) -> Iterator[str]:
         kinds = f"{constants.largest} above all{where}"
         yield f"{size(constants.bytes)} of arrays from outside are constants, {kinds}."
     yield from costs.notes
+
+
+_STYLE = Path(__file__).parent / "page.css"
+# Columns of text: tables here have all columns.
+_WIDTH = 400
+_ROW, _COLOURS = 22, 8
+_LEAST, _DEEPEST = 0.003, 40
+
+
+@dataclass(slots=True)
+class _Node:
+    """A line with what it calls; *count* is that of both."""
+
+    count: int = 0
+    called: dict[LinePlace, _Node] = field(default_factory=dict)
+
+
+def render(found: ProcessPrograms, program: str) -> str:
+    """Return the page of the process that runs *program*; takes some milliseconds."""
+    latest, before = found.latest, found.before
+    name = latest.program.function
+    head = element("h1", escaped(name), element("span", escaped(label(program))))
+    parts = [
+        table(_programs_table(found, _WIDTH)),
+        _charts("Equations by line", "as JAX traced them", latest, before, traced=True),
+        _charts("Instructions by line", "of XLA", latest, before, traced=False),
+        table(_growth_table(found)),
+        table(_lines_table(latest, _WIDTH)),
+    ]
+    body = joined(
+        element("header", element("div", head)),
+        element("main", joined(*parts), id="main"),
+        element("footer", element("span", escaped("Written by jaxmon compiles"))),
+    )
+    return whole_page(f"{name} · jaxmon", body, _STYLE)
+
+
+def _charts(
+    title: str,
+    about: str,
+    latest: ProgramCosts,
+    before: ProgramCosts | None,
+    *,
+    traced: bool,
+) -> Html:
+    found = [
+        (stacks, costs)
+        for costs in (latest, before)
+        if costs is not None and (stacks := costs.traced if traced else costs.made)
+    ]
+    if not found:
+        return NOTHING
+    most = max(stacks.total() for stacks, _ in found) or 1
+    drawn = [
+        _flame(stacks, most, costs, f"{title}, {_when(costs)}")
+        for stacks, costs in found
+    ]
+    note = f"{about}; callers above what they call, as wide as the number of both"
+    return titled(title, element("div", *drawn, class_="flames"), note=note)
+
+
+def _when(costs: ProgramCosts) -> str:
+    finished = moment(costs.program.finished)
+    return f"compiled {finished} UTC" if finished else "compiled earlier"
+
+
+def _flame(stacks: Counter[Calls], most: int, costs: ProgramCosts, title: str) -> Html:
+    root = _Node()
+    for calls, count in stacks.items():
+        node = root
+        node.count += count
+        for place in calls[:_DEEPEST]:
+            node = node.called.setdefault(place, _Node())
+            node.count += count
+    boxes = list(_boxes(root, costs, 0.0, 0, most))
+    rows = 1 + max((row for row, _ in boxes), default=0)
+    caption = element("figcaption", escaped(f"{_when(costs)}: {root.count:,}"))
+    drawing = element(
+        "svg",
+        *(box for _, box in boxes),
+        height=rows * _ROW,
+        role="img",
+        aria_label=title,
+    )
+    return element("figure", caption, drawing, class_="card flame")
+
+
+def _boxes(
+    node: _Node, costs: ProgramCosts, left: float, row: int, most: int
+) -> Iterator[tuple[int, Html]]:
+    """Yield row and box of all that *node* calls, *left* of it at a part of *most*."""
+    for place, inner in sorted(node.called.items()):
+        width = inner.count / most
+        if width >= _LEAST:
+            yield row, _box(place, inner.count, costs, (left, width, row), most)
+            yield from _boxes(inner, costs, left, row + 1, most)
+        left += width
+
+
+def _box(
+    place: LinePlace,
+    count: int,
+    costs: ProgramCosts,
+    at: tuple[float, float, int],
+    most: int,
+) -> Html:
+    left, width, row = at
+    function = costs.lines[place].function if place in costs.lines else ""
+    part = share(count, most)
+    tone = crc32(f"{place.file}:{function}".encode()) % _COLOURS
+    short = str(place).rpartition("/")[2]
+    return element(
+        "svg",
+        element("title", escaped(f"{place} {function}: {count:,}, {part}")),
+        element("rect", width="100%", height="100%", class_=f"c{tone}"),
+        element("text", escaped(f"{short} {function} {part}"), x=5, y=15),
+        x=f"{100 * left:.3f}%",
+        y=row * _ROW,
+        width=f"{100 * width:.3f}%",
+        height=_ROW - 1,
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jaxmon.errors import SettingsError
 from jaxmon.preflight.doctor import Area, Check
-from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
+from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has, numbers
 from jaxmon.settings import PREFIX, Settings, load
 
 
@@ -80,7 +80,7 @@ def _python() -> Check:
     oldest, newest = PYTHONS
     if oldest <= running <= newest:
         return VERSIONS.ok(f"Python {text}")
-    tested = f"{dotted(oldest)} to {dotted(newest)}"
+    tested = f"{_dotted(oldest)} to {_dotted(newest)}"
     advice = f"jaxmon is tested with {tested}; check the hooks below"
     return VERSIONS.warning(f"Python {text}", advice)
 
@@ -88,11 +88,11 @@ def _python() -> Check:
 def _jax(jax: str) -> Check:
     found = numbers(jax)
     if found < OLDEST_JAX:
-        advice = f"jaxmon needs JAX {dotted(OLDEST_JAX)} or later"
+        advice = f"jaxmon needs JAX {_dotted(OLDEST_JAX)} or later"
         return VERSIONS.failure(f"JAX {jax} is too old", advice)
     if found[:2] > NEWEST_JAX:
         advice = (
-            f"jaxmon was tested up to JAX {dotted(NEWEST_JAX)}; check below that "
+            f"jaxmon was tested up to JAX {_dotted(NEWEST_JAX)}; check below that "
             "all hooks attach"
         )
         return VERSIONS.note(
@@ -121,14 +121,7 @@ def _plugin(package: str, plugin: str, jaxlib: str) -> Check:
     )
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35)."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, match[0].split(".")))[:3] if match else ()
-
-
-def dotted(version: tuple[int, ...]) -> str:
-    """Return the numbers of a release as text."""
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
@@ -200,13 +193,15 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
     jaxlib = version("jaxlib")
     if jaxlib is None:
         return  # that is reported elsewhere
-    flags = _flags(environ.get(FLAGS, ""))
+    # Of a file that they name, none.
+    given = re.finditer(r"(?<!\S)(--\w+)(?:=(\S*))?", environ.get(FLAGS, ""))
+    flags = {flag[1]: flag[2] or "" for flag in given}
     for timeout in TIMEOUTS.values():
         if timeout.flag in flags and not has(timeout, jaxlib):
             text = f"{FLAGS} has {timeout.flag}, which jaxlib {jaxlib} may not know"
             advice = (
                 "XLA aborts at flags that it does not know: remove it, or install "
-                f"jaxlib {dotted(timeout.since)} or later"
+                f"jaxlib {_dotted(timeout.since)} or later"
             )
             yield HANGS.warning(text, advice)
         elif (
@@ -215,15 +210,14 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
             text = f"{FLAGS} has {timeout.flag}={flags[timeout.flag]}, without a unit"
             advice = f"XLA aborts at such a value: give one such as {timeout.example}"
             yield HANGS.warning(text, advice)
-    if not are_several(environ):
+    if not _are_several(environ):
         return
     wanted = TIMEOUTS.get(_platform(environ, version))
     if wanted is not None and has(wanted, jaxlib):
         yield from _limit(wanted, flags)
 
 
-def are_several(environ: Mapping[str, str]) -> bool:
-    """Return whether this process seems to be one of several of a job."""
+def _are_several(environ: Mapping[str, str]) -> bool:
     counts = (environ.get(name, "") for name in _NUMBERS)
     return any(re.fullmatch(_SEVERAL, count) for count in counts) or any(
         environ.get(name) for name in _SIGNS
@@ -231,7 +225,6 @@ def are_several(environ: Mapping[str, str]) -> bool:
 
 
 def _platform(environ: Mapping[str, str], version: Version) -> str:
-    """Return the platform that programs will run on, ``""`` if that is unknown."""
     wanted = environ.get("JAX_PLATFORMS", "").partition(",")[0]
     if wanted:
         return "gpu" if wanted in {"cuda", "gpu"} else wanted
@@ -251,28 +244,16 @@ def _limit(timeout: Timeout, flags: Mapping[str, str]) -> Iterator[Check]:
     yield HANGS.note(text, advice)
 
 
-def _flags(text: str) -> dict[str, str]:
-    """Return the flags in *text* by name; of a file that it names, none."""
-    found = re.finditer(r"(?<!\S)(--\w+)(?:=(\S*))?", text)
-    return {flag[1]: flag[2] or "" for flag in found}
-
-
 def processes_with(name: str, root: Path = Path("/")) -> list[int]:
     """Return this user's processes that map a file like *name*; 100 µs for each."""
     found = []
-    for entry in _processes_of(root / "proc")[:_MOST_PROCESSES]:
+    entries = sorted((root / "proc").glob("[0-9]*"), key=lambda of: int(of.name))
+    for entry in entries[:_MOST_PROCESSES]:
         # Of other users' it may not be read.
         with contextlib.suppress(OSError), (entry / "maps").open("rb") as maps:
             if name.encode() in maps.read(_MOST_BYTES):
                 found.append(int(entry.name))
     return found
-
-
-def _processes_of(proc: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        entries = [entry for entry in proc.iterdir() if entry.name.isdecimal()]
-        return sorted(entries, key=lambda entry: int(entry.name))
-    return []
 
 
 def nccl(
@@ -282,16 +263,14 @@ def nccl(
     processes: Callable[[str], list[int]] = processes_with,
     listens: Callable[[str], bool] | None = None,
 ) -> Iterator[Check]:
-    """
-    Yield findings on NCCL's RAS and Inspector, which the sidecar reads; none without.
-    """
+    """Yield findings on NCCL's RAS and Inspector, which the sidecar reads."""
     release = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"
-    several = release is not None and are_several(environ)
+    several = release is not None and _are_several(environ)
     if release is not None and several:
         yield _installed(release, disabled=disabled)
     users = processes(_LIBRARY)
-    if several or users or is_enabled(environ):
+    if several or users or _is_enabled(environ):
         yield from _inspector(environ)
     if not users:
         return
@@ -331,13 +310,12 @@ def _listens(address: str) -> bool:
         return False
 
 
-def is_enabled(environ: Mapping[str, str]) -> bool:
-    """Return whether Inspector would record if NCCL loaded it."""
+def _is_enabled(environ: Mapping[str, str]) -> bool:
     return bool(_number(environ.get("NCCL_INSPECTOR_ENABLE", "")))
 
 
 def _inspector(environ: Mapping[str, str]) -> Iterator[Check]:
-    if not is_enabled(environ):
+    if not _is_enabled(environ):
         text = "NCCL Inspector is off: time and bandwidth of collectives are unknown"
         yield NCCL.ok(f"{text} (docs/nccl.md)")
         return

@@ -212,7 +212,6 @@ def _union(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _frames(stated: Stated) -> list[Frame]:
-    """Return the stack that the trace states, innermost first."""
     frames = list(_parsed(stated.stack.splitlines()))
     innermost = list(_parsed([stated.source]))
     # The innermost frame is stated for itself, and seen at either end of the stack.

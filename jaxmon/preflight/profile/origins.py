@@ -156,16 +156,12 @@ class Origins:
 
     def of(self, operation: str) -> Origin:
         """Return where *operation* comes from."""
-        origin = self._found.get(operation)
-        if origin is None:
+        if operation not in self._found:
             # Calls in a circle end here.
             self._found[operation] = NOWHERE
-            origin = self._found[operation] = self._of(operation)
-        return origin
-
-    def _of(self, operation: str) -> Origin:
-        found = self._program.find(operation)
-        return NOWHERE if found is None else self.at(*found)
+            if (found := self._program.find(operation)) is not None:
+                self._found[operation] = self.at(*found)
+        return self._found[operation]
 
     def at(self, computation: Computation, key: int) -> Origin:
         """Return where the instruction *key* of *computation* comes from."""
@@ -287,12 +283,10 @@ def place_in(stack: list[Frame]) -> CodePlace | None:
 
 
 def _short(function: str) -> str:
-    """Return a qualified name without ``<locals>``."""
     return function.replace("<locals>.", "")
 
 
 def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instruction]:
-    """Yield the instructions of a fusion that use its operand number *at*."""
     parameters = [
         key
         for key, instruction in computation.instructions.items()

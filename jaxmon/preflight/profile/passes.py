@@ -80,10 +80,7 @@ class TracedCompile:
 
 
 class CompileTimes(NamedTuple):
-    """
-    Programs, functions of compiles that did not finish, and for functions that fold
-    constants by which operation most, and where.
-    """
+    """Programs, functions of unfinished compiles, and which fold constants by what."""
 
     programs: list[TracedCompile]
     unfinished: list[str]
@@ -147,21 +144,17 @@ def _own_times(
 ) -> Iterator[tuple[str, list[OwnTime]]]:
     """Yield the marker of each compile in *plane*, and the times of its thread."""
     lines, spans = [], []
+    ends = {name: int(program.xla * 1e12) for name, program in compiles.items()}
     for line in plane.lines:
-        at = [(of.name, line.timestamp * 1000 + of.start, of) for of in line.events]
+        zero = line.timestamp * 1000
         events = [
-            TimedEvent(name, start, start + of.duration) for name, start, of in at
+            TimedEvent(of.name, zero + of.start, zero + of.start + of.duration)
+            for of in line.events
         ]
         lines.append(events)
         # Compiles that this thread waits for, or does itself.
-        ends = {name: int(program.xla * 1e12) for name, program in compiles.items()}
-        spans.append(
-            [
-                of._replace(end=of.end + ends[of.name])
-                for of in events
-                if of.name in ends
-            ]
-        )
+        compiling = (of for of in events if of.name in ends)
+        spans.append([of._replace(end=of.end + ends[of.name]) for of in compiling])
     found: dict[str, list[list[OwnTime]]] = defaultdict(list)
     for events, within in zip(lines, spans, strict=True):
         threads: dict[str, list[OwnTime]] = defaultdict(list)

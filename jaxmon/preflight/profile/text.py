@@ -37,12 +37,6 @@ _NOTHING = [
     "No operation ran while recording. Record for longer (--seconds), or check",
     "with jaxmon explain whether the program is making progress.",
 ]
-_NOUNS: Mapping[By, str] = {
-    "line": "line",
-    "function": "function",
-    "scope": "scope",
-    "op": "operation",
-}
 _WIDE = 100
 
 
@@ -57,7 +51,7 @@ def lines(
     found += _table(groups[:count], by, profile.seconds, width)
     if rest := groups[count:]:
         left = share(sum(group.seconds for group in rest), profile.seconds)
-        noun = counted(len(rest), f"more {_NOUNS[by]}")
+        noun = counted(len(rest), f"more {'operation' if by == 'op' else by}")
         found.append(f"and {noun} ({left} of the time)")
     return found
 
@@ -203,10 +197,7 @@ def _place(place: CodePlace | None) -> dict[str, Any]:
 
 
 def render(planes: Iterable[Plane]) -> bytes:
-    """
-    Return *planes* as compressed JSON: a process for each plane, a thread for each
-    line. Times are microseconds since the earliest line began.
-    """
+    """Return *planes* as compressed JSON for Perfetto; times are microseconds."""
     planes = list(planes)
     stamps = [line.timestamp for plane in planes for line in plane.lines]
     zero = min(stamps, default=0)

@@ -134,8 +134,6 @@ _NO_KIND = _Kind("", {}, None)
 
 
 class _Plane:
-    """Reads one plane."""
-
     def __init__(self, message: memoryview) -> None:
         found = wire.Message(message)
         self.name = found.text(2)
@@ -218,7 +216,6 @@ class _Plane:
         return {key: name for key, name in self._texts.items() if name in names}
 
     def _read(self, stats: list[memoryview], wanted: dict[int, str]) -> _Stats:
-        """Return those *stats* that are *wanted*, by name."""
         found: _Stats = {}
         for stat in stats:
             name = None
@@ -277,11 +274,13 @@ class Computation:
     def __init__(self, message: memoryview) -> None:
         found = wire.Message(message)
         self.id, self.root = found.number(5), found.number(6)
-        self._instructions = found.messages(2)
+        self._messages = found.messages(2)
 
     def names(self) -> Iterator[str]:
         """Yield the names of its instructions, at a fraction of the cost of reading."""
-        for message in self._instructions:
+        if not self._messages:  # they are from text
+            yield from (of.name for of in self.instructions.values())
+        for message in self._messages:
             for number, value in wire.fields(message):
                 if number == 1:
                     yield wire.text(value)
@@ -290,7 +289,7 @@ class Computation:
     @cached_property
     def instructions(self) -> dict[int, Instruction]:
         """The instructions by id."""
-        return dict(_instruction(message) for message in self._instructions)
+        return dict(_instruction(message) for message in self._messages)
 
     @cached_property
     def users(self) -> dict[int, list[int]]:
@@ -392,7 +391,6 @@ def _instruction(message: memoryview) -> tuple[int, Instruction]:
 
 
 def _elements(shape: memoryview) -> int:
-    """Return the number of elements of an array, or of all arrays of a tuple."""
     found = wire.Message(shape)
     arrays = [_product(wire.Message(part)) for part in found.messages(4)]
     return sum(arrays) or _product(found)

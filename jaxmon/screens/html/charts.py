@@ -63,10 +63,7 @@ _WARNS = ("errors", "host_memory")
 
 
 def charts(series: Mapping[str, Series], marked: Iterable[float] = ()) -> Html:
-    """
-    Return a chart of each of *series* that has something to show, all from the first to
-    the last time of any, with a line at times that are *marked*.
-    """
+    """Return a chart of each of *series* that shows something; times are *marked*."""
     found = [(chart, lines) for chart in _CHARTS if (lines := _lines(chart, series))]
     times = [time for _, lines in found for *_, line in lines for time in line.times]
     if not times:
@@ -168,7 +165,6 @@ def _legend(found: Sequence[_Line], chart: _Chart) -> Html:
 
 
 def _points(line: Series, axis: _Axis, top: float) -> Iterator[str]:
-    """Yield the points of each line without a gap."""
     steps = sorted(b - a for a, b in zip(line.times, line.times[1:], strict=False))
     gap = _GAP * steps[len(steps) // 2]
     points: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
-    ago,
     amount,
     counted,
     duration,
@@ -69,18 +67,15 @@ def table(
     before: Html = NOTHING,
     marks: Sequence[Html] = (),
 ) -> Html:
-    """
-    Return *section*, nothing if it is empty: *about* is what its numbers are of,
-    *before* stands above it, and *marks* before the first cell of each row.
-    """
+    """Return *section*; its numbers are *about* that, *marks* stand before rows."""
     if not section:
         return NOTHING
     shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
-    note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
+    note = ". ".join(filter(None, (_capitalized(shown, keep=True), about)))
     below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
-    return titled(capitalized(section.title), card, note=note)
+    return titled(_capitalized(section.title), card, note=note)
 
 
 def titled(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
@@ -90,8 +85,7 @@ def titled(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
     return element("section", head, *parts, **attributes)
 
 
-def capitalized(words: str, *, keep: bool = False) -> str:
-    """Return a title in capitals as on a page; *keep* all but its first letter."""
+def _capitalized(words: str, *, keep: bool = False) -> str:
     if keep or words in _AS_IT_IS:
         return words[:1].upper() + words[1:]
     return words[:1] + words[1:].lower()
@@ -128,7 +122,6 @@ def _body(
 
 
 def _order(columns: Sequence[Column]) -> list[int]:
-    """Return which columns are shown, and in which order."""
     shown = [index for index, column in enumerate(columns) if column.heading]
     if columns[shown[0]].right:
         name = next(index for index in shown if not columns[index].size)
@@ -137,12 +130,12 @@ def _order(columns: Sequence[Column]) -> list[int]:
 
 
 def _heading(column: Column) -> Html:
-    title = text(capitalized(column.heading))
+    title = text(_capitalized(column.heading))
     return element("th", title, scope="col", class_=_side(column))
 
 
 def _cell(column: Column, cell: str) -> Html:
-    label = capitalized(column.heading)
+    label = _capitalized(column.heading)
     return element("td", text(cell), class_=_side(column), data_label=label)
 
 
@@ -168,10 +161,8 @@ def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     causes = sorted(function.recompiles.items(), key=lambda item: (-item[1], item[0]))
     by_cause = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
     events = [event for event in snapshot.recompiles if event.function == function.name]
-    newest = sorted(events, key=lambda event: -event.time)
-    groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
-    now = snapshot.process.now
-    shown = [_group(group, now) for group in groups[:_MOST_GROUPS]]
+    groups = sections.alike(events, snapshot.process.now)
+    shown = [_group(*group) for group in groups[:_MOST_GROUPS]]
     left = len(groups) - _MOST_GROUPS
     if left > 0:
         shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
@@ -183,15 +174,9 @@ def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     )
 
 
-def _group(same: Sequence[Recompile], now: float) -> Html:
-    """Return recompiles that differ in nothing but their time."""
-    latest = same[0]
-    facts = [f"{len(same)} identical"] if len(same) > 1 else []
-    if latest.seconds is not None:
-        facts.append(duration(latest.seconds))
-    facts.append(ago(now - latest.time))
+def _group(latest: Recompile, facts: Sequence[str]) -> Html:
     if latest.place:
-        facts.append(f"called at {latest.place}")
+        facts = [*facts, f"called at {latest.place}"]
     reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
     if latest.omitted:
         reasons.append(f"and {latest.omitted} more")
@@ -333,13 +318,10 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
         peak = snapshot.usual.peak_resident_bytes
         yield "peak on the host", UNKNOWN if peak is None else size(peak)
     if not (count and steps):
-        yield "cache hit rate", _hit_rate(run)
-
-
-def _hit_rate(run: Run) -> str:
-    found = [of for of in run.snapshot.functions if of.hits is not None]
-    calls, hits = sum(of.calls or 0 for of in found), sum(of.hits or 0 for of in found)
-    return share(hits, calls) if calls else UNKNOWN
+        called = [of for of in snapshot.functions if of.hits is not None]
+        calls = sum(of.calls or 0 for of in called)
+        hits = sum(of.hits or 0 for of in called)
+        yield "cache hit rate", share(hits, calls) if calls else UNKNOWN
 
 
 def _count(number: int) -> str:

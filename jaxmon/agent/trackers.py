@@ -8,21 +8,127 @@ holds up neither the loop nor another tracker, and beyond a bound its rows are d
 from __future__ import annotations
 
 import atexit
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jaxmon import catalog, threads
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.part import Part
 from jaxmon.agent.scheduler import Scheduler
-from jaxmon.agent.trackers.targets import PREFIX, TrackerTarget
 from jaxmon.agent.worker import Worker
+from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, Tally, series
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.marks import STEP
 from jaxmon.indicators.timeline import Timeline
+
+
+PREFIX = "jaxmon/"
+AXIS, FINDINGS = f"{PREFIX}step", f"{PREFIX}findings"
+_FINDINGS_FILE = "jaxmon-findings.txt"
+
+
+class TrackerTarget(NamedTuple):
+    """
+    Where figures go: *write* takes values by name and the step, *finish* the findings,
+    one per line, and the step, and passes on what is buffered.
+    """
+
+    write: Callable[[Mapping[str, float], int], None]
+    finish: Callable[[str, int], None]
+
+
+def _wandb(run: Any) -> TrackerTarget:
+    """
+    Return a run of Weights & Biases. Figures join the row that the program logs next: a
+    row of ours would count as a step of the program's. Their own axis is
+    ``jaxmon/step``.
+    """
+    defined: list[str] = []
+
+    def write(values: Mapping[str, float], step: int) -> None:
+        if not defined:
+            run.define_metric(AXIS, hidden=True)
+            run.define_metric(f"{PREFIX}*", step_metric=AXIS)
+            defined.append(AXIS)
+        run.log({**values, AXIS: step}, commit=False)
+
+    def finish(findings: str, _: int) -> None:
+        run.summary[FINDINGS] = findings
+
+    return TrackerTarget(write, finish)
+
+
+def _mlflow(mlflow: Any, run: str) -> TrackerTarget:
+    """Return a run of MLflow, by its fluent functions, which take a run's number."""
+    return TrackerTarget(
+        lambda values, step: mlflow.log_metrics(dict(values), step=step, run_id=run),
+        lambda findings, _: mlflow.log_text(findings, _FINDINGS_FILE, run_id=run),
+    )
+
+
+def _scalars(writer: Any, scalar: Callable[..., object]) -> TrackerTarget:
+    """Return a writer for TensorBoard: of PyTorch, tensorboardX, Flax or itself."""
+
+    def write(values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            scalar(name, value, step)
+
+    def finish(findings: str, step: int) -> None:
+        if (text := _method(writer, "add_text", "text")) is not None:
+            text(FINDINGS, findings, step)
+        if (flush := _method(writer, "flush")) is not None:
+            flush()
+
+    return TrackerTarget(write, finish)
+
+
+def target_of(tracker: Any) -> tuple[str, TrackerTarget]:
+    """Return the kind of *tracker*, and how to write to it. Raises `JaxmonError`."""
+    if _method(tracker, "define_metric") and _method(tracker, "log"):
+        return "wandb", _wandb(tracker)
+    if _method(tracker, "log_metrics") and _method(tracker, "active_run"):
+        active = tracker.active_run()
+        if active is None:
+            msg = "MLflow has no active run; call mlflow.start_run() before log_to()"
+            raise JaxmonError(msg)
+        return "mlflow", _mlflow(tracker, active.info.run_id)
+    run, mlflow = _mlflow_run(tracker), sys.modules.get("mlflow")
+    if run is not None and mlflow is not None:
+        return "mlflow", _mlflow(mlflow, run)
+    scalar = _method(tracker, "add_scalar", "scalar")
+    if scalar is not None:
+        return "tensorboard", _scalars(tracker, scalar)
+    if callable(tracker):
+        return "function", TrackerTarget(
+            lambda values, step: tracker(dict(values), step),
+            lambda findings, step: tracker({FINDINGS: findings}, step),
+        )
+    msg = (
+        f"log_to() cannot write to {type(tracker).__name__}: give it a W&B run, mlflow "
+        "or an MLflow run, a TensorBoard writer, or a function of a dictionary and a "
+        "step"
+    )
+    raise JaxmonError(msg)
+
+
+def _mlflow_run(tracker: Any) -> str | None:
+    found = getattr(getattr(tracker, "info", None), "run_id", None)
+    return found if isinstance(found, str) else None
+
+
+def _method(owner: Any, *names: str) -> Callable[..., Any] | None:
+    """Return the first method of *owner* that is called one of *names*."""
+    for name in names:
+        found = getattr(owner, name, None)
+        if callable(found):
+            method: Callable[..., Any] = found
+            return method
+    return None
 
 
 _PEAK, _IN_USE = ('kind="peak"', 'kind="in_use"')
@@ -34,16 +140,10 @@ Ideal: TypeAlias = tuple[float, int]
 
 class LoopReading(NamedTuple):
     """
-    Counters of a loop at one step.
-
-    Attributes:
-        steps: finished steps.
-        seconds: time of these.
-        waited: seconds spent waiting for data.
-        useful: seconds of wall time spent in steps.
-        wall: seconds of wall time.
-        ideal: seconds that the FLOPs of all calls take the devices at their peak, and
-            the number of calls whose FLOPs are unknown; `None` if the peak is.
+    Counters of a loop at one step: finished steps and their time, seconds spent waiting
+    for data, of wall time in steps, and in all. *ideal*: seconds that the FLOPs of all
+    calls take the devices at their peak, and the number of calls whose FLOPs are
+    unknown; `None` if the peak is.
     """
 
     steps: int
@@ -55,15 +155,7 @@ class LoopReading(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """
-    Where figures are read.
-
-    Attributes:
-        table: the functions.
-        timeline: the wall time by activity.
-        devices: return the families of devices; each fast, as for a scrape.
-        ideal: returns `LoopReading.ideal`.
-    """
+    """Where figures are read; *devices* are fast, *ideal* is as in `LoopReading`."""
 
     table: FunctionTable
     timeline: Timeline
@@ -88,13 +180,9 @@ def times(
     now: LoopReading, before: LoopReading | None, *, ideal: float = 0.0
 ) -> dict[str, float]:
     """
-    Return times and ratios between *before*, `None` at first, and *now*.
-
-    Args:
-        now: the counters.
-        before: those of the row before.
-        ideal: seconds that a step would take at the peak of its devices, as the program
-            says; 0 if it does not.
+    Return times and ratios between *before*, `None` at first, and *now*. *ideal*:
+    seconds that a step would take at the peak of its devices, as the program says; 0 if
+    it does not.
     """
     found: dict[str, float] = {}
     if before is None:
@@ -121,12 +209,9 @@ def _ideal_between(now: LoopReading, before: LoopReading) -> float | None:
 
 def totals(sources: Sources) -> dict[str, float]:
     """Return what is known of compiles and devices; about 2 µs per function."""
-    return {**_compiles(sources.table), **_devices(sources.devices)}
-
-
-def _compiles(table: FunctionTable) -> Mapping[str, float]:
     names = ("compiles", "recompiles", "compile_seconds")
-    return dict(zip(names, table.totals(), strict=True))
+    compiles = zip(names, sources.table.totals(), strict=True)
+    return {**dict(compiles), **_devices(sources.devices)}
 
 
 def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
@@ -155,53 +240,35 @@ _WAITING = 100
 """Rows that wait for a tracker; more are dropped."""
 
 
+@dataclass(eq=False)
 class Tracker:
     """
-    One tracker that rows are written to.
-
-    Args:
-        kind: of the target, for the name of the thread.
-        target: where rows go.
-        loop: whose steps count.
-        every: number of steps from one row to the next.
-        start: number of steps that were done before this process.
-        ideal_seconds: what a step would take if the devices did nothing but its model's
-            arithmetic; 0 if unknown.
-        findings: returns what to say at the end.
+    One *target* that rows are written to, each after *every* so many steps of *loop*;
+    *start* steps were done before this process. *ideal_seconds* is what a step would
+    take if the devices did nothing but its model's arithmetic; 0 if unknown. *findings*
+    returns what to say at the end.
     """
 
-    def __init__(  # noqa: PLR0913 - facts, each kept as it is
-        self,
-        kind: str,
-        target: TrackerTarget,
-        *,
-        loop: str,
-        every: int,
-        start: int,
-        ideal_seconds: float = 0.0,
-        findings: Callable[[], str],
-    ) -> None:
-        self.kind = kind
-        self.loop = loop
-        self._target = target
-        self.every = every
-        self._start = start
-        self._ideal = ideal_seconds
-        self.findings = findings
+    kind: str
+    target: TrackerTarget
+    _: KW_ONLY
+    loop: str
+    every: int
+    start: int
+    ideal_seconds: float = 0.0
+    findings: Callable[[], str]
+
+    def __post_init__(self) -> None:
         # Of its own: what it calls may take long, or hang.
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
-        self._taken = 0
-        self._refused = 0
+        self._taken = self._refused = 0
         self._done = Tally()
         self._before: LoopReading | None = None
-        self._step = start
+        self._step = self.start
 
     def attach(self, context: Context, number: int) -> None:
-        """
-        Prepare the thread, which starts with the first row, of the tracker that is this
-        *number* of its kind: each fails by itself.
-        """
+        """Prepare its thread, of a name by which each of its kind fails by itself."""
         name = f"tracker_{self.kind}" + (f"_{number}" if number > 1 else "")
         self._scheduler = Scheduler(context.guard)
         self._worker = Worker(name, self._scheduler, limit=_WAITING, theirs=True)
@@ -213,16 +280,12 @@ class Tracker:
             return self._taken - self._done.value
         return self._refused
 
-    def is_due(self, loop: StepLoop) -> bool:
-        """Return whether the step that *loop* just finished makes a row."""
-        return loop.name == self.loop and loop.steps % self.every == 0
-
     def take(self, now: LoopReading, counted: Mapping[str, float]) -> None:
         """Queue a row of the loop *now*, with what else is *counted*; never blocks."""
         if self._worker is None:
             return
-        row = {**times(now, self._before, ideal=self._ideal), **counted}
-        self._before, self._step = now, self._start + now.steps
+        row = {**times(now, self._before, ideal=self.ideal_seconds), **counted}
+        self._before, self._step = now, self.start + now.steps
         named = {f"{PREFIX}{name}": value for name, value in row.items()}
         self._taken += 1
         if not self._worker.submit(partial(self._write, named, self._step)):
@@ -231,14 +294,14 @@ class Tracker:
     def _write(self, values: Mapping[str, float], step: int) -> None:
         """Write a row, on the tracker's thread."""
         try:
-            self._target.write(values, step)
+            self.target.write(values, step)
         finally:
             self._done.add()
 
     def finish(self, findings: str) -> None:
         """Queue the *findings*, behind all rows."""
         if self._worker is not None:
-            self._worker.submit(partial(self._target.finish, findings, self._step))
+            self._worker.submit(partial(self.target.finish, findings, self._step))
 
     def close(self) -> None:
         """Write what is queued, within the deadline."""
@@ -250,15 +313,7 @@ class Tracker:
 
 
 class Trackers(Part):
-    """
-    The program's trackers.
-
-    Args:
-        loops: whose steps count.
-        timeline: where the time goes.
-        all_devices: return the families of devices; fast.
-        ideal: returns `LoopReading.ideal`, if FLOPs are counted.
-    """
+    """The program's trackers, of figures of *loops*; *all_devices* are fast."""
 
     name = SITE
 
@@ -296,17 +351,13 @@ class Trackers(Part):
         loop of a tracker, a row would be written by the same tracker, and so on.
         """
         steps = loop.steps
-        for tracker in self._trackers:
-            if not steps % tracker.every and tracker.loop == loop.name:
-                break
-        else:
+        due = [
+            tracker
+            for tracker in self._trackers
+            if not steps % tracker.every and tracker.loop == loop.name
+        ]
+        if not due or not self._guard.on(SITE) or threads.current() is not None:
             return
-        if self._guard.on(SITE) and threads.current() is None:
-            self._take(loop)
-
-    def _take(self, loop: StepLoop) -> None:
-        """Take a row for each tracker that is due at this step of *loop*."""
-        due = [tracker for tracker in self._trackers if tracker.is_due(loop)]
         try:
             now, counted = reading(loop, self._sources), totals(self._sources)
             for tracker in due:
@@ -316,10 +367,8 @@ class Trackers(Part):
 
     def dropped(self) -> Mapping[str, int]:
         """Return how many rows were dropped."""
-        return {
-            "tracker": self._dropped
-            + sum(tracker.dropped for tracker in self._trackers)
-        }
+        waiting = sum(tracker.dropped for tracker in self._trackers)
+        return {"tracker": self._dropped + waiting}
 
     def send(self) -> None:
         """Have the findings written, once, and take no more rows."""

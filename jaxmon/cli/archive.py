@@ -19,7 +19,7 @@ from typing import Any
 from jaxmon.cli.findings import facts
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
-from jaxmon.facts import endings, responses
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
@@ -87,7 +87,7 @@ _PRESSURE = ("cpu", "memory", "io")
 _MOST_BYTES = 1 << 16
 
 
-def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
+def host_facts(directories: list[Path]) -> dict[str, Any]:
     """Return facts about this host by name; what cannot be read is absent."""
     system = platform.uname()
     return {
@@ -96,14 +96,14 @@ def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, 
         "system": f"{system.system} {system.release}",
         "machine": system.machine,
         "cores": os.cpu_count(),
-        "container": (root / ".dockerenv").exists(),
+        "container": Path("/.dockerenv").exists(),
         "disks": {str(path): disk for path in directories if (disk := _disk(path))},
-        "nvidia_driver": _text(root / "sys/module/nvidia/version"),
-        "files": {name: text for name in _FILES if (text := _text(root / name))},
+        "nvidia_driver": _text("/sys/module/nvidia/version"),
+        "files": {name: text for name in _FILES if (text := _text(f"/{name}"))},
         "pressure": {
             name: text
             for name in _PRESSURE
-            if (text := _text(root / "proc/pressure" / name))
+            if (text := _text(f"/proc/pressure/{name}"))
         },
     }
 
@@ -115,8 +115,8 @@ def _disk(directory: Path) -> dict[str, int] | None:
     return None
 
 
-def _text(path: Path) -> str:
-    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+def _text(path: str) -> str:
+    with suppress(OSError), Path(path).open(encoding="utf-8", errors="replace") as file:
         return file.read(_MOST_BYTES).strip()
     return ""
 
@@ -170,7 +170,8 @@ def collect(
     secrets = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
     archive.redacted = lambda text: disclosure.forms(secrets.redacted(text))
     responding = [worker for worker in workers if not worker.trouble]
-    metrics = _fetch(responding, "/metrics")
+    sockets = {worker.number: worker.socket for worker in responding}
+    metrics = fetch_all(sockets, "/metrics", timeout=TIMEOUT, max_bytes=_MAX_BYTES)
     found = [
         _described(archive, worker, metrics[worker.number], limits)
         for worker in responding
@@ -246,24 +247,17 @@ def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
 
 
 def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, Any]:
-    """Add and return a debug page of *worker*, an empty object if there is none."""
-    found: dict[str, Any] = {}
     try:
-        found = responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
-    except FetchError as error:
-        archive.missing[f"worker {worker.number}, {page}"] = str(error)
+        found: dict[str, Any] = worker.fetch(f"/debug/{page}")
+    except CommandError as error:
+        archive.missing[f"worker {worker.number}, {page}"] = str(error.__cause__)
+        return {}
     if found:
         archive.add_json(f"worker-{worker.number}/{page}.json", found)
     return found
 
 
-def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:
-    sockets = {worker.number: worker.socket for worker in workers}
-    return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
-
-
 def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -> None:
-    """Add the latest out-of-memory reports that the process has written."""
     # A report is data, and beside it there is one to read.
     for data in map(Path, paths[-_MOST_REPORTS:]):
         for path in (data, data.with_suffix(".txt")):
@@ -277,7 +271,6 @@ def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -
 
 
 def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
-    """Add the HLO of the *newest* programs of *worker*, a file each, and a list."""
     try:
         answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_HLO_SECONDS)
     except CommandError as error:

@@ -25,12 +25,7 @@ from jaxmon.cli.options import (
     option,
     subcommand,
 )
-from jaxmon.cli.servers import (
-    GRAFANA_ACCESS,
-    GRAFANA_HELP,
-    GRAFANA_URL,
-    Access,
-)
+from jaxmon.cli.servers import GRAFANA_ACCESS, GRAFANA_HELP, GRAFANA_URL, Access
 from jaxmon.errors import CommandError
 
 
@@ -139,8 +134,7 @@ GENERATED = collected(Generation, **_GENERATION)
 SHAPED = collected(Generation, **_GENERATION, datasource=DATASOURCE)
 
 
-def folder_of(uid: str, title: str = "") -> Folder:
-    """Return the folder of the options. Raises `UsageError`: the uid is invalid."""
+def _folder_of(uid: str, title: str = "") -> Folder:
     from jaxmon_dashboards.grafana.content import is_uid
     from jaxmon_dashboards.grafana.push import Folder
 
@@ -234,11 +228,11 @@ def push(
       export GRAFANA_TOKEN=glsa_...
       jaxmon dashboards push --url https://example.com/grafana --dry-run
     """
-    from jaxmon.cli.dashboards.pushed import PushReport
+    from jaxmon.cli.pushed import PushReport
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Push, make_plan
 
-    place = folder_of(folder, folder_title)
+    place = _folder_of(folder, folder_title)
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     version = grafana.health()
@@ -282,11 +276,11 @@ def diff(
     Example:
       jaxmon dashboards diff --url https://example.com/grafana
     """
-    from jaxmon.cli.dashboards.pushed import DIFFERENT
+    from jaxmon.cli.pushed import DIFFERENT
     from jaxmon_dashboards.grafana.client import Grafana
     from jaxmon_dashboards.grafana.push import Relation, make_plan
 
-    place = folder_of(folder)
+    place = _folder_of(folder)
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)

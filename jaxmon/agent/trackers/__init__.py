@@ -1,1 +1,0 @@
-"""Figures of the training loop in the experiment tracker of the program."""

@@ -1,1 +1,0 @@
-"""``jaxmon bundle``: what a post-mortem needs, in one file."""

@@ -1,1 +1,0 @@
-"""``jaxmon dashboards``: the `command`, and its report of what was `pushed`."""
