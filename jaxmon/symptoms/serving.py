@@ -154,7 +154,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if late:
         evidence.append(
             f"requests waited for {duration(time.turn_seconds)} on average before they "
-            "began, in the last minute; no latency has that"
+            "began, in the last minute, which their latency does not include"
         )
     yield Finding(
         "event_loop",
