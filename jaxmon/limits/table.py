@@ -168,6 +168,7 @@ class ProcessLimits:
         "Fraction of device memory, or of what a program needs if that is not known, "
         "that is held in vain to be a finding.",
     )
+    exchange_worth = ratio(0.1, "Fraction of arguments and results exchanged in vain.")
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,

@@ -46,6 +46,7 @@ def render(found: view.ProcessPrograms, program: str) -> str:
         _charts("Instructions by line", "of XLA", latest, before, traced=False),
         table(view.growth_table(found)),
         table(view.lines_table(latest, _WIDTH)),
+        table(view.collectives_table(latest)),
     ]
     body = joined(
         element("header", element("div", head)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from jaxmon.facts.programs import CompiledProgram
@@ -154,6 +154,33 @@ def lines_table(costs: ProgramCosts, width: int) -> Section:
     )
 
 
+def collectives_table(costs: ProgramCosts) -> Section:
+    """Return what devices exchange for which lines, most bytes first, and why."""
+    found = sorted(
+        (
+            (place, of)
+            for place, line in costs.lines.items()
+            for of in line.collectives.values()
+        ),
+        key=lambda item: -item[1].bytes,
+    )
+    because = {True: "partitioner", False: "program", None: UNKNOWN}
+    fields: Fields[tuple[LinePlace, Any]] = [
+        words("LINE", 0, lambda item: str(item[0]), ending),
+        words("COLLECTIVE", 20, lambda item: item[1].kind),
+        words("ASKED BY", 13, lambda item: because[item[1].inserted]),
+        number("NUMBER", 9, lambda item: item[1].number, whole),
+        number("BYTES", 11, lambda item: item[1].bytes, size),
+    ]
+    return tabulated(
+        "COLLECTIVES",
+        fields,
+        found[:_MOST_ROWS],
+        about=": per call; bytes of results on one device",
+        below=more(len(found) - _MOST_ROWS),
+    )
+
+
 def growth_table(found: ProcessPrograms) -> Section:
     """Return which lines grew or shrank since the program before."""
     if found.before is None:
@@ -181,7 +208,9 @@ def growth_table(found: ProcessPrograms) -> Section:
 def text(found: ProcessPrograms, width: int) -> Iterator[str]:
     """Yield the lines of a report."""
     yield from programs_table(found, width).lines(width)
-    for section in (lines_table(found.latest, width), growth_table(found)):
+    latest = found.latest
+    sections = [lines_table(latest, width), collectives_table(latest)]
+    for section in (*sections, growth_table(found)):
         if lines := section.lines(width):
             yield from ("", *lines)
 
@@ -211,7 +240,8 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
         "lines": [
             {
                 **place._asdict(),
-                **{name: getattr(line, name) for name in line.__slots__},
+                **asdict(line),
+                "collectives": [*map(asdict, line.collectives.values())],
             }
             for place, line in lines_of(costs)
         ],
