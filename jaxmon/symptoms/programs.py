@@ -24,7 +24,6 @@ from jaxmon.symptoms.symptom import HINT, LINES, TIME, Finding, Symptom
 
 
 _MOST_NAMED = 3
-_LEAST_EXCHANGED = 1 << 20
 _ONCE = (
     "jax.lax.scan or jax.lax.fori_loop, which trace and compile the body once; with "
     "the same shapes in each pass, no other change is needed."
@@ -223,7 +222,7 @@ def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         given = sum(filter(None, (program.argument_bytes, program.output_bytes)))
         worth = snapshot.limits.exchange_worth * given
-        if found.bytes < max(worth, _LEAST_EXCHANGED):
+        if found.bytes < max(worth, snapshot.limits.exchange_bytes):
             continue
         parts, needed = ("x".join(map(str, of)) for of in (found.parts, found.needed))
         why = f"{found.operation} goes along a dimension that is divided"

@@ -53,6 +53,9 @@ def test_only_what_could_be_spared_is_found(ran: Any) -> None:
     lines = PROGRAM.read_text().splitlines()
 
     assert set(found) == {f"__main__.{name}" for name in FAULTS}
+    assert set(ran["divided_anew"]) == set(FAULTS)
+    # All of them were read.
+    assert ran["devices"] == dict.fromkeys(ran["texts"], 4)
     for name in FAULTS:
         finding, size = found[f"__main__.{name}"], RECEIVED[name]
         [number] = [n for n, of in enumerate(lines, 1) if of.endswith(f"# {name}")]

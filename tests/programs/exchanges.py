@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from math import prod
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.compiles.programs import Programs
+from jaxmon.agent.scheduler import WorkBudget
 from jaxmon.facts.record import encoded
 from jaxmon.limits.shared import current
 from jaxmon.symptoms.findings import as_fact, find
@@ -210,7 +212,7 @@ def programs() -> dict[str, tuple[Any, list[Any]]]:
             (f"{name}_mended", mended, returned[1:]),
         ):
             # As another function, whose line is the same.
-            again = type(function)(function.__code__, function.__globals__, twin)
+            again = FunctionType(function.__code__, globals(), twin)
             again.__qualname__ = twin
             options = {"out_shardings": sharding(*result)} if result else {}
             found[twin] = jax.jit(again, **options), [array(spec) for spec in specs]
@@ -230,8 +232,12 @@ def received(text: str) -> int:
 
 
 def main() -> None:
+    # Read all programs, however little the process has done so far.
+    WorkBudget.covers = lambda self: self is not None  # type: ignore[method-assign]
     made = programs()
-    for jitted, given in made.values():
+    compiled = [jitted.lower(*given).compile() for jitted, given in made.values()]
+    for name in FAULTS:
+        jitted, given = made[name]
         for _ in range(2):
             jax.block_until_ready(jitted(*given))
     runtime = runtime_of(AGENT)
@@ -240,15 +246,15 @@ def main() -> None:
     assert found is not None
     found.finish(60)
     runtime.refresh()
-    findings = find(runtime.overview.judged_by(current()))
-    modules = [
-        module
-        for executable in jax.local_devices()[0].client.live_executables()
-        for module in executable.hlo_modules()
-    ]
-    texts = {module.name.removeprefix("jit_"): module.to_string() for module in modules}
-    texts = {name: texts[name] for name in made}
+    snapshot = runtime.overview.judged_by(current())
+    findings = find(snapshot)
+    texts = {
+        name: program.as_text() for name, program in zip(made, compiled, strict=True)
+    }
+    facts = {of.name.rpartition(".")[2]: of.program for of in snapshot.users}
     document = {
+        "devices": {name: of.devices for name, of in facts.items()},
+        "divided_anew": [name for name, of in facts.items() if of.resharded],
         "findings": [encoded(as_fact(of)) for of in findings],
         "received": {name: received(text) for name, text in texts.items()},
         "texts": texts,

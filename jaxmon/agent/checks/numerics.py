@@ -188,6 +188,7 @@ class NumericsPart(Part):
     def __init__(self, context: Context, watcher: Watcher) -> None:
         self._jax = context.jax
         self._events = context.events
+        self._guard = context.guard
         self._budget = context.scheduler.budget
         self._watcher = watcher
         self._outputs: dict[Function, Outputs] = {}
