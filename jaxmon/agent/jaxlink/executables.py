@@ -165,7 +165,7 @@ def sizes_of(kind: str) -> tuple[int, int]:
     if found is None or not (found[2] or found[1] == "pred"):
         return 0, 0
     number = math.prod(int(length) for length in found[3].split(",") if length)
-    return number, number * int(found[2] or 8) // 8
+    return number, number * max(int(found[2] or 8) // 8, 1)
 
 
 class Exchange(NamedTuple):

@@ -240,7 +240,7 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
         "lines": [
             {
                 **place._asdict(),
-                **asdict(line),
+                **{name: getattr(line, name) for name in line.__slots__},
                 "collectives": [*map(asdict, line.collectives.values())],
             }
             for place, line in lines_of(costs)
