@@ -1,5 +1,6 @@
 """What devices exchange: what is in vain, what the advice wins, and what must be."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,11 @@ import pytest
 
 from jaxmon.facts.programs import CompiledProgram
 from jaxmon.preflight.compiled.costs import ProgramCosts
-from jaxmon.preflight.compiled.view import collectives_table
+from jaxmon.preflight.compiled.view import (
+    ProcessPrograms,
+    collectives_table,
+    document,
+)
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 
@@ -93,3 +98,8 @@ def test_collectives_have_their_lines(ran: Any) -> None:
     place, *rest = table.rows[0]
     assert place.endswith(f"exchanges.py:{number}")
     assert rest == ["all-to-all", "partitioner", "1", "2 MiB"]
+    costs = costs_of(ran, "mixed")
+    shown = json.loads(json.dumps(document(ProcessPrograms([costs.program], costs))))
+    [first] = [of for of in shown["latest"]["lines"] if of["line"] == number]
+    moved = {"kind": "all-to-all", "inserted": True, "number": 1, "bytes": 2 * MIB}
+    assert first["collectives"] == [moved]
