@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 # text and of its constants, which the text omits.
 _PER_TEXT, _PER_CONSTANT = 20, 2
 _OMITTED = " constant({...})"
-_SHAPE = r"= [a-z]+(\d*)\w*\[([\d,]*)\]"
 
 _MOST_KNOWN = 4096
 # For reading programs of which nothing is known: those compiled before jaxmon started.
@@ -125,18 +123,10 @@ def copy_bytes(texts: Iterable[str]) -> int:
         found += _PER_TEXT * len(text)
         at = text.find(_OMITTED)
         while at >= 0:
-            shape = re.search(_SHAPE, text[text.rfind("\n", 0, at) + 1 : at])
-            if shape is not None:
-                found += _PER_CONSTANT * _bytes(*shape.groups())
+            _, _, kind = text[text.rfind("\n", 0, at) + 1 : at].partition(" = ")
+            found += _PER_CONSTANT * executables.sizes_of(kind)[1]
             at = text.find(_OMITTED, at + 1)
     return found
-
-
-def _bytes(bits: str, dimensions: str) -> int:
-    size = max(int(bits or 8) // 8, 1)
-    for dimension in filter(None, dimensions.split(",")):
-        size *= int(dimension)
-    return size
 
 
 DEFAULT_NEWEST, MOST_NEWEST = 5, 50

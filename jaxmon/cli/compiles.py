@@ -62,8 +62,8 @@ def command(
     Listed are the loaded programs of a running process with what their compiles took;
     then, for one function, the lines that its latest program comes from: equations as
     JAX traced them, instructions of XLA, FLOPs of products and convolutions, bytes
-    written, and copied, on one device per call. If the program before is loaded as
-    well, it also shows which lines grew.
+    written, copied and exchanged, on one device per call, and who asked for exchanges.
+    If the program before is loaded as well, it also shows which lines grew.
 
     Options:
         worker: The process: its number, pid or name, if several run.

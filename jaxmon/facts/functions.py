@@ -291,6 +291,22 @@ class WholeArrays(Fact):
     where: str = ""
 
 
+class Resharded(Fact):
+    """
+    Arguments that each call divides anew: *arrays* in *parts* for each dimension, of
+    which *where* needs what is *needed*, as another is divided (*like*), or as its
+    *operation* goes along a dimension; *bytes* are what each device gets.
+    """
+
+    arrays: tuple[str, ...] = ()
+    bytes: float = 0.0
+    parts: tuple[int, ...] = ()
+    needed: tuple[int, ...] = ()
+    like: str = ""
+    operation: str = ""
+    where: str = ""
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -310,6 +326,7 @@ class Program(Fact):
         captured: arrays that it takes from around the function, if they are large.
         selected: branches that it computes in vain, if it does.
         whole: arrays that each device holds whole, though it need not.
+        resharded: arguments that it divides otherwise than they are.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -335,6 +352,7 @@ class Program(Fact):
     captured: Captured | None = None
     selected: Selected | None = None
     whole: WholeArrays | None = None
+    resharded: Resharded | None = None
     copied: Copied = Copied()
 
 

@@ -168,6 +168,8 @@ class ProcessLimits:
         "Fraction of device memory, or of what a program needs if that is not known, "
         "that is held in vain to be a finding.",
     )
+    exchange_worth = ratio(0.1, "Fraction of arguments and results exchanged in vain.")
+    exchange_bytes = count(1_048_576, "Minimum bytes that each device gets for that.")
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,

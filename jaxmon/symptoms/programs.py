@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxmon import catalog
 from jaxmon.facts.functions import FunctionFact, WholeArrays
@@ -198,16 +198,51 @@ def _whole(snapshot: Snapshot) -> Iterator[Finding]:
                 "in out_shardings of jax.jit, or in jax.device_put, raises an error "
                 "instead."
             )
-        names, rest = found.arrays[:_MOST_NAMED], found.arrays[_MOST_NAMED:]
-        others = f" and {counted(len(rest), 'other')}" if rest else ""
         yield Finding(
             "whole",
             function.name,
-            f"Each device holds {', '.join(names)}{others} of {function.name} whole, "
+            f"Each device holds {_named(found.arrays)} of {function.name} whole, "
             f"although {why}: {size(found.bytes)} more than its part.",
             (),
             advice,
             where=found.where or snapshot.time.period.calls(function.name),
+        )
+
+
+def _named(arrays: Sequence[str]) -> str:
+    rest = arrays[_MOST_NAMED:]
+    others = f" and {counted(len(rest), 'other')}" if rest else ""
+    return ", ".join(arrays[:_MOST_NAMED]) + others
+
+
+def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        program = function.program
+        if (found := program.resharded) is None or (function.calls or 0) <= 1:
+            continue
+        given = sum(filter(None, (program.argument_bytes, program.output_bytes)))
+        worth = snapshot.limits.exchange_worth * given
+        if found.bytes < max(worth, snapshot.limits.exchange_bytes):
+            continue
+        parts, needed = ("x".join(map(str, of)) for of in (found.parts, found.needed))
+        why = f"{found.operation} goes along a dimension that is divided"
+        advice = f"Divide them into {needed} parts where they are made"
+        if found.like:
+            why = f"they are combined element by element with {found.like}"
+            advice = (
+                f"Divide them, {found.like}, and what is returned of them by one "
+                "PartitionSpec"
+            )
+        yield Finding(
+            "resharded",
+            function.name,
+            f"Each call of {function.name} divides {_named(found.arrays)} anew at "
+            f"{found.where}, from {parts} parts into {needed}, since {why}: for that, "
+            f"each device gets {size(found.bytes)} from others.",
+            (),
+            f"{advice}: in jax.device_put, or out_shardings. This function then "
+            "exchanges less; if another one needs them as they are, that may have to.",
+            where=found.where,
         )
 
 
@@ -231,6 +266,11 @@ SYMPTOMS = (
     Symptom(
         *("whole", "F2", "Each device holds arrays whole in vain.", HINT),
         *(_whole, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
+        missing=LINES,
+    ),
+    Symptom(
+        *("resharded", "", "Each call exchanges arguments among devices.", HINT),
+        *(_resharded, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing=LINES,
     ),
 )

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.jaxlink.executables import Exchange
 from jaxmon.agent.loaded_programs import copy_bytes
 
 
@@ -44,6 +45,7 @@ class Hlo(NamedTuple):
         copies: those of arguments that each call makes.
         shapes: of what a device has of each argument, and of each result, if there are
             several devices.
+        exchanges: what a device gets of whole arrays, by all-gathers and the like.
     """
 
     fingerprint: str | None
@@ -56,6 +58,7 @@ class Hlo(NamedTuple):
     copy: int = 0
     copies: tuple[executables.ArgumentCopy, ...] = ()
     shapes: tuple[Shapes, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -71,6 +74,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     length = copy = 0
     copies: list[executables.ArgumentCopy] = []
     shapes: tuple[Shapes, ...] = ()
+    exchanges: list[Exchange] = []
     for text in texts:
         length += len(text)
         copy += copy_bytes([text])
@@ -84,6 +88,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         if devices > 1:
             types = head.partition("entry_computation_layout=")[2].split("->")
             shapes = tuple(map(_shapes, types))
+            exchanges += executables.exchanges(text)
         # Few programs compute in float64, and the search takes milliseconds.
         if "f64[" in text:
             promotes = promotes or (
@@ -93,7 +98,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
         *(fingerprint, instructions, fusions, devices, promotes, double, length, copy),
-        *(tuple(copies), shapes),
+        *(tuple(copies), shapes, tuple(exchanges)),
     )
 
 

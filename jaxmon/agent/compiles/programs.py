@@ -61,7 +61,7 @@ _MOST_UNREAD = 4096
 # Equations of programs that may contain an unrolled loop.
 _LARGE = 300
 # Facts that a new program replaces.
-_OF_THE_LATEST = ("unrolled", "selected", "whole")
+_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded")
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -104,8 +104,9 @@ class _Record:
         """Forget the latest program: another one has *finished*."""
         self.finished = max(finished, self.finished)
         self.fingerprint: str | None = None
-        # Of what a device has of arguments and results.
+        # Of what a device has of arguments and results, and what it gets of others.
         self.shapes: tuple[Any, ...] = ()
+        self.exchanges: tuple[executables.Exchange, ...] = ()
         for name in _OF_THE_LATEST:
             self.contents.pop(name, None)
         self.figures: dict[str, float] = {}
@@ -285,6 +286,11 @@ class Programs(Part):
         yield "selected", selected(jaxpr, self._lines)
         if record.shapes:
             yield "whole", whole(jaxpr, record.shapes, self._lines)
+            from jaxmon.agent.jaxlink.exchanges import resharded  # noqa: PLC0415 - on one device, nothing is
+
+            devices = int(record.figures.get("devices", 0))
+            given = record.shapes, record.exchanges, devices, self._lines
+            yield "resharded", resharded(jaxpr, *given)
         if executables.size_of(jaxpr) >= _LARGE:
             from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small
 
@@ -385,6 +391,7 @@ class Programs(Part):
                 see(function)
             if is_latest:
                 record.fingerprint, record.shapes = text.fingerprint, text.shapes
+                record.exchanges = text.exchanges
                 record.double |= text.double
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, text.copies, executable, accessed)

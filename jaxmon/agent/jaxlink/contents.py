@@ -36,7 +36,7 @@ from jaxmon.host.sources import display_path
 _SMALLEST = 1000
 _MOST_EQUATIONS, _MOST_CALLERS = 20_000, 3
 # Fewer bytes of constants take no time to copy either, and are held whole on purpose.
-_LEAST_BYTES = 1 << 20
+LEAST_BYTES = 1 << 20
 # XLA computes prefix sums in windows of so many elements.
 _WINDOW = 16
 _CUMULATIVE = frozenset(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
@@ -85,7 +85,7 @@ def captured(jaxpr: Any, lines: SourceLineFinder) -> Captured | None:
         for var in inside.constvars
     ]
     total = sum(bytes_of(var) for var, _ in arrays)
-    if total < _LEAST_BYTES:
+    if total < LEAST_BYTES:
         return None
     largest, inside = max(arrays, key=lambda array: bytes_of(array[0]))
     uses = (of for of in inside.eqns if any(var is largest for var in of.invars))
@@ -286,16 +286,16 @@ def _call(equation: Any, lines: SourceLineFinder) -> Hashable:
 
 Shapes: TypeAlias = Sequence[tuple[int, ...]]
 
-_CONSTRAINT = "sharding_constraint"
+CONSTRAINT = "sharding_constraint"
 # Need no element of another device, if all operands are divided alike.
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     (
         *("abs", "add", "add_any", "and", "cbrt", "ceil", "clamp", "copy", "copy_p"),
         *("convert_element_type", "div", "eq", "erf", "exp", "exp2", "expm1", "floor"),
         *("ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p", "logistic"),
         *("lt", "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "round"),
         *("rsqrt", "select_n", "sign", "sqrt", "square", "stop_gradient", "sub"),
-        *("tanh", _CONSTRAINT),
+        *("tanh", CONSTRAINT),
     )
 )
 
@@ -304,10 +304,15 @@ def whole(
     jaxpr: Any, shapes: Sequence[Shapes], lines: SourceLineFinder
 ) -> WholeArrays | None:
     """Return what devices hold whole in vain, by *shapes*; 1 µs per equation."""
-    sizes = [len(jaxpr.invars), len(jaxpr.outvars)]
-    if [*map(len, shapes)] != sizes or len(jaxpr.eqns) > _MOST_EQUATIONS:
+    if not has_shapes(jaxpr, shapes):
         return None
     return _uneven(jaxpr, shapes[1], lines) or _state(jaxpr, *shapes)
+
+
+def has_shapes(jaxpr: Any, shapes: Sequence[Shapes]) -> bool:
+    """Return whether *shapes* are of arguments and results of *jaxpr*, if not large."""
+    sizes = [len(jaxpr.invars), len(jaxpr.outvars)]
+    return [*map(len, shapes)] == sizes and len(jaxpr.eqns) <= _MOST_EQUATIONS
 
 
 def _uneven(
@@ -316,7 +321,7 @@ def _uneven(
     made = {
         equation.outvars[0]: equation
         for equation in jaxpr.eqns
-        if equation.primitive.name == _CONSTRAINT
+        if equation.primitive.name == CONSTRAINT
     }
     found = WholeArrays("uneven")
     for variable, shape in zip(jaxpr.outvars, returned, strict=True):
@@ -344,7 +349,7 @@ def _uneven(
 
 
 def _is_whole(variable: Any, shape: tuple[int, ...]) -> bool:
-    return bytes_of(variable) >= _LEAST_BYTES and shape == variable.aval.shape
+    return bytes_of(variable) >= LEAST_BYTES and shape == variable.aval.shape
 
 
 def _state(jaxpr: Any, taken: Shapes, returned: Shapes) -> WholeArrays | None:
@@ -357,7 +362,7 @@ def _state(jaxpr: Any, taken: Shapes, returned: Shapes) -> WholeArrays | None:
     large = {
         variable: 1 << at
         for at, (variable, _) in enumerate(arguments)
-        if bytes_of(variable) >= _LEAST_BYTES
+        if bytes_of(variable) >= LEAST_BYTES
     }
     outputs, otherwise = _flow(jaxpr, large)
     results = list(zip(outputs, jaxpr.outvars, returned, strict=True))
@@ -372,10 +377,10 @@ def _state(jaxpr: Any, taken: Shapes, returned: Shapes) -> WholeArrays | None:
             parts = prod(beside.aval.shape) // max(prod(part), 1)
             if both != mask and parts > 1 and any(of & both == both for of in outputs):
                 found = found.replace(
-                    arrays=(*found.arrays, _name(jaxpr, at)),
+                    arrays=(*found.arrays, argument_name(jaxpr, at)),
                     bytes=found.bytes + bytes_of(variable) * (1 - 1 / parts),
                     parts=parts,
-                    like=_name(jaxpr, other),
+                    like=argument_name(jaxpr, other),
                 )
                 break
     return found if found.arrays else None
@@ -408,12 +413,13 @@ def _flow(jaxpr: Any, masks: Mapping[Any, int]) -> tuple[list[int], int]:
 def _is_elementwise(equation: Any) -> bool:
     """Return whether all operands are as large as the results, or numbers."""
     shapes = {equation.outvars[0].aval.shape, ()}
-    return equation.primitive.name in _ELEMENTWISE and all(
+    return equation.primitive.name in ELEMENTWISE and all(
         value.aval.shape in shapes for value in equation.invars
     )
 
 
-def _name(jaxpr: Any, at: int) -> str:
+def argument_name(jaxpr: Any, at: int) -> str:
+    """Return JAX's name of the argument number *at*, or its type."""
     names = getattr(getattr(jaxpr, "debug_info", None), "arg_names", None) or ()
     is_named = len(names) == len(jaxpr.invars) and names[at]
     return str(names[at]) if is_named else kind_of(jaxpr.invars[at])

@@ -112,7 +112,7 @@ def argument_copies(text: str) -> Iterator[ArgumentCopy]:
     for kind, name in re.findall(_COPY, entry):
         # One with another layout is rearranged.
         if given.get(name) == kind and kind.partition("{")[0] in outputs:
-            yield ArgumentCopy(_argument(name), _size_of(kind), loops)
+            yield ArgumentCopy(_argument(name), sizes_of(kind)[1], loops)
 
 
 def _argument(parameter: str) -> str:
@@ -121,13 +121,46 @@ def _argument(parameter: str) -> str:
     return "" if name.startswith(("Arg", "param")) and name[-1:].isdigit() else name
 
 
-def _size_of(kind: str) -> int:
-    """Return the bytes of a type such as ``f32[6,256]{1,0}``, 0 if it is not known."""
+def sizes_of(kind: str) -> tuple[int, int]:
+    """Return elements and bytes of a type such as ``f32[6,256]{1,0}``, 0 if unknown."""
     found = re.match(_TYPE, kind)
     if found is None or not (found[2] or found[1] == "pred"):
-        return 0
-    size = math.prod(int(length) for length in found[3].split(",") if length)
-    return size * int(found[2] or 8) // 8
+        return 0, 0
+    number = math.prod(int(length) for length in found[3].split(",") if length)
+    return number, number * max(int(found[2] or 8) // 8, 1)
+
+
+class Exchange(NamedTuple):
+    """What a device gets from a collective, which may be an all-gather."""
+
+    is_gather: bool
+    elements: int
+    bytes: int
+
+
+_EXCHANGES = ("all-gather", "all-to-all", "collective-permute")
+# Numbers of an asynchronous one have no dimensions.
+_ARRAY = r"[a-z]+\d*\w*\[\d[\d,]*\]"
+
+
+def exchanges(text: str) -> Iterator[Exchange]:
+    """
+    Yield what a device gets of others, in the HLO *text* of a module; not what it adds
+    up with others.
+    """
+    for name in _EXCHANGES:
+        for mark in (f" {name}(", f" {name}-start("):
+            at = text.find(mark)
+            while at >= 0:
+                line = text[text.rfind("\n", 0, at) + 1 : at].partition(" = ")[2]
+                found = [sizes_of(of[0]) for of in re.finditer(_ARRAY, line)]
+                # An asynchronous one has what it is given, and then its results.
+                found = found[len(found) // 2 if "start" in mark else 0 :]
+                if name == "all-to-all":  # in parts
+                    found = [(sum(of[0] for of in found), sum(of[1] for of in found))]
+                for sizes in found:
+                    yield Exchange(name == "all-gather", *sizes)
+                at = text.find(mark, at + 1)
 
 
 def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram
@@ -212,6 +212,12 @@ _COLLECTIVES = (
     *("all-gather", "all-reduce", "all-to-all", "collective-broadcast"),
     *("collective-permute", "ragged-all-to-all", "reduce-scatter"),
 )
+# Primitives of JAX by which a program asks for collectives, at the end of a path.
+_ASKED = (
+    r"/(?:all_gather|all_to_all|p(?:broadcast|gather|max|min|permute|sum)"
+    r"|ragged_all_to_all|reduce_scatter|reshard|sharding_constraint|unreduced_psum)"
+    r"\w*\)*(?:[:;]|$)"
+)
 _TRIPS = r'"known_trip_count":\{"n":"(\d{1,18})"'
 _CONTRACTED = (
     r'(?:lhs_contracting_dims=\{|"lhs_contracting_dimensions":\[)([\d,"]*)[\]}]'
@@ -238,6 +244,20 @@ NOWHERE = LinePlace("", 0)
 
 
 @dataclass(slots=True)
+class Collective:
+    """
+    What a line has of collectives of a *kind*, per call: their *number*, and bytes of
+    results on one device. XLA's partitioner *inserted* them, or the program has asked
+    for them; `None` if that is not known.
+    """
+
+    kind: str
+    inserted: bool | None
+    number: float = 0.0
+    bytes: float = 0.0
+
+
+@dataclass(slots=True)
 class LineCost:
     """
     What a line costs; bytes and FLOPs per call, on one device.
@@ -248,7 +268,7 @@ class LineCost:
         flops: of products of matrices and convolutions.
         written_bytes: what its operations write to memory, and *moved_bytes*, what
             copies and transposes do of that.
-        collective_bytes: the results of collectives.
+        collective_bytes: the results of all *collectives*.
     """
 
     function: str = ""
@@ -258,14 +278,21 @@ class LineCost:
     written_bytes: float = 0.0
     moved_bytes: float = 0.0
     collective_bytes: float = 0.0
+    collectives: dict[Any, Collective] = field(default_factory=dict)
 
-    def write(self, opcode: str, size: float) -> None:
-        """Count what an operation writes."""
+    def write(self, instruction: Instruction, times: float, size: float) -> None:
+        """Count what an operation writes, so many *times*."""
+        opcode, size = instruction.opcode, min(times * size, _MOST)
         self.written_bytes += size
         if opcode in _MOVES:
             self.moved_bytes += size
-        if opcode.removesuffix("-start") in _COLLECTIVES:
+        if (kind := opcode.removesuffix("-start")) in _COLLECTIVES:
             self.collective_bytes += size
+            path = instruction.path
+            key = kind, re.search(_ASKED, path) is None if path else None
+            found = self.collectives.setdefault(key, Collective(*key))
+            found.number = min(found.number + times, _MOST)
+            found.bytes = min(found.bytes + size, _MOST)
 
     def __bool__(self) -> bool:
         return bool(self.equations or self.instructions)
@@ -345,8 +372,7 @@ class ProgramCosts:
                 libraries += flops is None
                 line.flops += min(times * (flops or 0.0), _MOST)
                 if computation.id in running:
-                    size = min(times * _written(text, key, instruction), _MOST)
-                    line.write(instruction.opcode, size)
+                    line.write(instruction, times, _written(text, key, instruction))
         self._place_inferred(inferred)
         if not text.has_stacks:
             self.notes.append(

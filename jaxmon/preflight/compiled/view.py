@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
@@ -162,6 +162,33 @@ def _lines_table(costs: ProgramCosts, width: int) -> Section:
     )
 
 
+def collectives_table(costs: ProgramCosts) -> Section:
+    """Return what devices exchange for which lines, most bytes first, and why."""
+    found = sorted(
+        (
+            (place, of)
+            for place, line in costs.lines.items()
+            for of in line.collectives.values()
+        ),
+        key=lambda item: -item[1].bytes,
+    )
+    because = {True: "partitioner", False: "program", None: UNKNOWN}
+    fields: Fields[tuple[LinePlace, Any]] = [
+        words("LINE", 0, lambda item: str(item[0]), ending),
+        words("COLLECTIVE", 20, lambda item: item[1].kind),
+        words("ASKED BY", 13, lambda item: because[item[1].inserted]),
+        number("NUMBER", 9, lambda item: item[1].number, whole),
+        number("BYTES", 11, lambda item: item[1].bytes, size),
+    ]
+    return tabulated(
+        "COLLECTIVES",
+        fields,
+        found[:_MOST_ROWS],
+        about=": per call; bytes of results on one device",
+        below=more(len(found) - _MOST_ROWS),
+    )
+
+
 def _growth_table(found: ProcessPrograms) -> Section:
     if found.before is None:
         return Section("")
@@ -188,7 +215,9 @@ def _growth_table(found: ProcessPrograms) -> Section:
 def text(found: ProcessPrograms, width: int) -> Iterator[str]:
     """Yield the lines of a report."""
     yield from _programs_table(found, width).lines(width)
-    for section in (_lines_table(found.latest, width), _growth_table(found)):
+    latest = found.latest
+    tables = _lines_table(latest, width), collectives_table(latest)
+    for section in (*tables, _growth_table(found)):
         if lines := section.lines(width):
             yield from ("", *lines)
 
@@ -219,6 +248,7 @@ def _as_json(costs: ProgramCosts) -> dict[str, Any]:
             {
                 **place._asdict(),
                 **{name: getattr(line, name) for name in line.__slots__},
+                "collectives": [*map(asdict, line.collectives.values())],
             }
             for place, line in _lines_of(costs)
         ],
@@ -277,6 +307,7 @@ def render(found: ProcessPrograms, program: str) -> str:
         _charts("Instructions by line", "of XLA", latest, before, traced=False),
         table(_growth_table(found)),
         table(_lines_table(latest, _WIDTH)),
+        table(collectives_table(latest)),
     ]
     body = joined(
         element("header", element("div", head)),
