@@ -35,7 +35,7 @@ SMALL = 16 * 1024
 def ran() -> Any:
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     command = ["-m", "tests.programs.exchanges"]
-    return run_preloaded(*command, env=devices, cwd=ROOT, optimised=True).json()
+    return run_preloaded(*command, env=devices, cwd=ROOT).json()
 
 
 def costs_of(ran: Any, name: str) -> ProgramCosts:

@@ -45,7 +45,7 @@ _KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
 _COLLECTIVE = rf"^ +(?:ROOT )?\S+ = (.*?) (?:{_KINDS})\("
 MESH = Mesh(np.array(jax.devices()), ("d",))
 ROWS, COLUMNS, WHOLE = ("d", None), (None, "d"), ()
-LARGE = (2048, 1024)
+LARGE = (512, 4096)
 
 
 def sharding(spec: Sequence[Any]) -> NamedSharding:
@@ -172,7 +172,7 @@ def unchecked() -> dict[str, bool]:
 
 
 def healthy() -> dict[str, tuple[Any, list[Any]]]:
-    tokens = jax.device_put(np.arange(2048) % 512, sharding(("d",)))
+    tokens = jax.device_put(np.arange(LARGE[0]), sharding(("d",)))
     spec = PartitionSpec(*ROWS)
     manual = shard_map(
         by_hand, mesh=MESH, in_specs=spec, out_specs=PartitionSpec(), **unchecked()
