@@ -251,7 +251,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
     with instrumented() as agent:
         # A request within the first minute is answered as well.
         assert inside.allocations(agent).snapshot().time
-        kept = [jnp.ones((100, 1000))]
+        kept = [jnp.ones((100, 1000)).block_until_ready()]
         agent.refresh()
         snapshot = encoded(inside.allocations(agent).snapshot())
         (row,) = [
