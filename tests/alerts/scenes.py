@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from jaxmon.exposition.families import Family
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.process import read
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
 from jaxmon.symptoms.findings import as_fact, find
 from tests.helpers.findings import NO_MORE
-from tests.helpers.sidecars import Worker, status
+from tests.helpers.sidecars import START, Worker, reading, status
 
 
 WHERE = 'instance="a",worker="0",job="%s"'
@@ -77,3 +78,18 @@ def late_compiles(number: float) -> Scene:
     name = f'jaxmon_compiles_after_ready_total{{{WHERE},function="train.step"}}'
     series = {name: f"0+0x9 {number:.0f}+0x60"}
     return counted(series, reasons(trained(), overview=overview))
+
+
+def checkpoint(failed: float) -> Scene:
+    worker = trained()
+    before = reading(worker, at=START + 540)
+    worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
+    name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
+    found = status(worker, before=before).answer.reasons
+    return counted({name: counting(failed)}, found)
+
+
+def crashed(died: float) -> Scene:
+    extra = [gauge(catalog.AGENT_DIED, died, "1", "train")]
+    name = f'jaxmon_agent_died{{{WHERE},loop="train"}}'
+    return Scene({name: f"0+0x10 {died}+0x60"}, reasons(trained(), extra=extra))

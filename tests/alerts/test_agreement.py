@@ -22,9 +22,11 @@ from tests.alerts.promtool import evaluate, interval, needed, shipped
 from tests.alerts.scenes import (
     WHERE,
     Scene,
+    checkpoint,
     constant,
     counted,
     counting,
+    crashed,
     late_compiles,
     reasons,
     trained,
@@ -202,21 +204,6 @@ def outputs(number: float) -> Scene:
     worker.set(catalog.NONFINITE_OUTPUTS, number, "train.step")
     name = f'jaxmon_nonfinite_outputs{{{WHERE},name="train.step"}}'
     return Scene({name: constant(number)}, reasons(worker))
-
-
-def checkpoint(failed: float) -> Scene:
-    worker = trained()
-    before = reading(worker, at=START + 540)
-    worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
-    name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
-    found = status(worker, before=before).answer.reasons
-    return counted({name: counting(failed)}, found)
-
-
-def crashed(died: float) -> Scene:
-    extra = [gauge(catalog.AGENT_DIED, died, "1", "train")]
-    name = f'jaxmon_agent_died{{{WHERE},loop="train"}}'
-    return Scene({name: f"0+0x10 {died}+0x60"}, reasons(trained(), extra=extra))
 
 
 def silent(up: float) -> Scene:

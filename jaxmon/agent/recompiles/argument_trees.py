@@ -38,8 +38,8 @@ _REST = inspect.CO_VARARGS
 
 class Node(NamedTuple):
     """
-    One node of an argument's tree, a leaf if called ``*``; its *identity* tells classes
-    of one name apart, and it has no *keys* if only its class knows them.
+    A node of an argument's tree; a leaf has the name ``*``. Classes of the same name
+    differ in *identity*; *keys* is `None` if only the class can list them.
     """
 
     name: str

@@ -150,13 +150,11 @@ class CallTiming(NamedTuple):
 
 
 class ExecutionTimer:
-    """
-    Polls a call until its *work*, and that *before*, is done; *tell* gets its time.
-    """
+    """Polls the *work* of a call, and what ran *before*; *record* gets its time."""
 
     __slots__ = (
-        *("_before", "_ended", "_looks", "_own_looks", "_pace", "_since", "_started"),
-        *("_taken", "_tell", "_waiting", "_work"),
+        *("_before", "_ended", "_looks", "_own_looks", "_pace", "_record", "_since"),
+        *("_started", "_taken", "_waiting", "_work"),
     )
 
     def __init__(
@@ -165,13 +163,13 @@ class ExecutionTimer:
         before: Sequence[DeviceWork],
         work: DeviceWork,
         pace: SampleEstimates,
-        tell: Callable[[float], None],
+        record: Callable[[float], None],
     ) -> None:
         self._started, self._ended, self._taken = called
         self._before = before
         self._work = work
         self._pace = pace
-        self._tell = tell
+        self._record = record
         self._waiting = [*before, work]
         self._looks = 0
         # Polls while only this work was left, and this thread's time before these.
@@ -277,7 +275,7 @@ class ExecutionTimer:
         # On a CPU a run delayed by another process may look like a long one.
         enough = self._taken is None or len(recent) >= _FIRST
         if determined and enough and sum(recent) >= _MOST * len(recent):
-            self._tell(seconds)
+            self._record(seconds)
 
 
 # Maximum number of objects of one label searched for one that is being called.

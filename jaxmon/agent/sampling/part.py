@@ -305,13 +305,13 @@ class Sampling(Part):
         before += unready(leaves, self._jax.Array, limit=_INPUTS)
         taken = None if call.since is None else thread_time() - call.since
         called = CallTiming(started, call.ended, taken)
-        tell = figures.executed
+        record = figures.executed
         if self._executed:
             shapes = shapes_of(leaves, self._arrays)
-            tell = partial(self._tell, sampler, shapes)
-        self._watcher.submit(ExecutionTimer(called, before, work, figures.pace, tell))
+            record = partial(self._record, sampler, shapes)
+        self._watcher.submit(ExecutionTimer(called, before, work, figures.pace, record))
 
-    def _tell(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:
+    def _record(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:
         sampler.figures.executed(seconds)
         for notify in self._executed:
             # The time is exported.
