@@ -123,7 +123,7 @@ def test_a_sidecar_is_asked_for_another_host(host, free_port):
             def listed() -> Any:
                 out = ps(elsewhere, "--url", url, "--json").out
                 found = json.loads(out)["processes"] if out else []
-                return found and found[0]["pid"] and found
+                return found and found[0]["because"] and found
 
             one, two, crashed = until(listed, "the sidecar")
             text = ps(elsewhere, "--url", url).ok().out

@@ -65,6 +65,8 @@ from tests.helpers.processes import until  # noqa: E402 - likewise
 
 
 jax.config.update("jax_compilation_cache_dir", str(DIRECTORY / "cache"))
+# All are cached. Else, fast ones bring advice if a busy machine makes them slow.
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.distributed.initialize(ADDRESS, num_processes=1, process_id=0)
 
 
