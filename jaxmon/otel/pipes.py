@@ -8,18 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from opentelemetry.sdk.metrics import Exemplar
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.sdk.metrics import Exemplar, export
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -141,7 +130,7 @@ class Converter:
         self._arrived = 0
         self._later = False
 
-    def convert(self, families: Iterable[Family], time: int) -> MetricsData:
+    def convert(self, families: Iterable[Family], time: int) -> export.MetricsData:
         """
         Return *families* as of *time*, in Unix nanoseconds. NaN is left out, and
         families of one name are one metric. Takes 1 µs per sample, more for new ones.
@@ -173,8 +162,8 @@ class Converter:
                 metrics.pop(metric.name, None)
                 self.failed(metric.name)
         made = [self._metric(*entry) for entry in metrics.values()]
-        scope = ScopeMetrics(self._scope, made, "")
-        return MetricsData([ResourceMetrics(self.resource, [scope], "")])
+        scope = export.ScopeMetrics(self._scope, made, "")
+        return export.MetricsData([export.ResourceMetrics(self.resource, [scope], "")])
 
     def delivered(self) -> None:
         """Begin later deltas here; what did not arrive is part of the next."""
@@ -185,7 +174,9 @@ class Converter:
         self._arrived = self._time
         self._later = True
 
-    def _points(self, family: Family) -> Iterator[NumberDataPoint | HistogramDataPoint]:
+    def _points(
+        self, family: Family
+    ) -> Iterator[export.NumberDataPoint | export.HistogramDataPoint]:
         metric = family.metric
         if metric.kind == "histogram":
             yield from self._histograms(family)
@@ -198,9 +189,9 @@ class Converter:
             since = 0
             if metric.kind == "counter":
                 (number,), since = self._counted(metric, series, (number,), labels_)
-            yield NumberDataPoint(labels_, since, self._time, number)
+            yield export.NumberDataPoint(labels_, since, self._time, number)
 
-    def _histograms(self, family: Family) -> Iterator[HistogramDataPoint]:
+    def _histograms(self, family: Family) -> Iterator[export.HistogramDataPoint]:
         """Yield a point for each set of labels, from its buckets, sum and count."""
         metric = family.metric
         found: dict[_Key, _Parts] = {}
@@ -222,7 +213,7 @@ class Converter:
             counts, since = self._counted(
                 metric, parts.series, everything, parts.labels
             )
-            yield HistogramDataPoint(
+            yield export.HistogramDataPoint(
                 attributes=parts.labels,
                 exemplars=list(self._exemplars(parts.exemplars)),
                 start_time_unix_nano=since,
@@ -295,19 +286,21 @@ class Converter:
         self, metric: Metric, convention: Convention | None, points: list[Any]
     ) -> SdkMetric:
         temporality = (
-            AggregationTemporality.DELTA
+            export.AggregationTemporality.DELTA
             if metric.kind in self._deltas
-            else AggregationTemporality.CUMULATIVE
+            else export.AggregationTemporality.CUMULATIVE
         )
-        data: Sum | Gauge | Histogram
+        data: export.Sum | export.Gauge | export.Histogram
         if metric.kind == "histogram":
-            data = Histogram(points, temporality)
+            data = export.Histogram(points, temporality)
         elif metric.kind == "counter":
-            data = Sum(points, temporality, is_monotonic=True)
+            data = export.Sum(points, temporality, is_monotonic=True)
         elif convention is not None and convention.instrument == "updowncounter":
-            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=False)
+            data = export.Sum(
+                points, export.AggregationTemporality.CUMULATIVE, is_monotonic=False
+            )
         else:
-            data = Gauge(points)
+            data = export.Gauge(points)
         if convention is not None:
             return SdkMetric(convention.name, metric.help, convention.unit, data)
         return SdkMetric(metric.name, metric.help, UNITS.get(metric.unit, ""), data)
@@ -338,26 +331,18 @@ class Pipe(NamedTuple):
         return arrived
 
 
-class Parts(NamedTuple):
-    """What pipes are made of: exporters, and attributes of the resource."""
-
-    exporters: list[MetricExporter]
-    attributes: dict[str, Any]
-
-
-def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
+def exporters(plan: Plan, environ: Mapping[str, str]) -> list[MetricExporter]:
     """
-    Return what *plan* needs. Not while the interpreter shuts down: the SDK starts
-    threads to find the resource. Raises `ImportError`: an exporter is not installed;
-    `Exception`: the SDK's, for an invalid variable.
+    Return what *plan* names. Not while the interpreter shuts down. Raises
+    `ImportError`: an exporter is not installed; `Exception`: the SDK's, for an invalid
+    variable.
     """
-    exporters = [_exporter(route, environ) for route in plan.routes]
-    return Parts(exporters, resource.of_variables(environ))
+    return [_exporter(route, environ) for route in plan.routes]
 
 
 def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     plan: Plan,
-    made: Parts,
+    made: list[MetricExporter],
     environ: Mapping[str, str],
     *,
     started: int,
@@ -367,7 +352,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     failed: Callable[[str], None],
 ) -> list[Pipe]:
     """Return a pipe for each exporter in *made*; *failed* gets names left out."""
-    found = resource.resource(environ, made.attributes, name=name)
+    found = resource.resource(environ, name=name)
     return [
         Pipe(
             sdk_exporter,
@@ -381,7 +366,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
                 failed=failed,
             ),
         )
-        for sdk_exporter in made.exporters
+        for sdk_exporter in made
     ]
 
 
