@@ -34,13 +34,8 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from jaxmon.indicators import requests
 from jaxmon.indicators.recorder import RequestOrigin, recorder
-from jaxmon.indicators.requests import (
-    MarkedRequest,
-    OpenRequest,
-    ServedRequest,
-    origin_of,
-)
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.work import serving
 
@@ -111,8 +106,8 @@ def _observed(handler: Any, details: Any) -> Any:
 
 def _replaced(handler: Any, details: Any) -> Any:
     route: str = details.method
-    origin = origin_of(route, "grpc", "", _headers(details))
-    opened: list[OpenRequest] = []
+    origin = requests.origin_of(route, "grpc", "", _headers(details))
+    opened: list[requests.OpenRequest] = []
     streams: bool = handler.response_streaming
     served: dict[str, Callable[..., Any]] = {
         name: _recorded(behaviour, route, origin, opened, streams=streams)
@@ -132,7 +127,7 @@ def _replaced(handler: Any, details: Any) -> Any:
 
 
 def _serializer(
-    serialize: Callable[[Any], bytes], opened: list[OpenRequest]
+    serialize: Callable[[Any], bytes], opened: list[requests.OpenRequest]
 ) -> Callable[[Any], bytes]:
 
     def serialized(response: Any) -> bytes:
@@ -162,7 +157,7 @@ def _recorded(
     behaviour: Behaviour,
     route: str,
     origin: RequestOrigin | None,
-    opened: list[OpenRequest],
+    opened: list[requests.OpenRequest],
     *,
     streams: bool,
 ) -> Behaviour:
@@ -204,7 +199,7 @@ def _recorded(
             with _Rpc(context, origin):
                 return behaviour(request, context)
 
-    served = ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
+    served = requests.ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
     return _called(served) if inspect.isgeneratorfunction(wrapper) else served
 
 
@@ -259,7 +254,7 @@ class _Rpc:
         self,
         context: Any,
         origin: RequestOrigin | None,
-        opened: list[OpenRequest] | None = None,
+        opened: list[requests.OpenRequest] | None = None,
     ) -> None:
         self._origin = origin
         self._context = context
@@ -325,5 +320,5 @@ def _has_left(context: Any) -> bool:
 
 
 def _count(route: str, outcome: Outcome) -> None:
-    with MarkedRequest(route) as request:
+    with requests.MarkedRequest(route) as request:
         request.outcome = outcome
