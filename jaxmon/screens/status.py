@@ -29,6 +29,8 @@ _SUMMED = (
     *("calls", "misses", "compiles", "loads", "failed_compiles", "recompiles"),
     *("compile_seconds", "errors"),
 )
+# Of what is known of a host.
+_SHOWN = ("requests", "loops", "agents", "accelerators", "devices")
 MOST = 500
 """Functions in a summary: two and a half processes of 200 that share none."""
 # What agents call JAX's own functions, one by one or all together.
@@ -91,21 +93,17 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         run_dir=run_dir,
         limits=dict(facts.limits.changed),
         answer=answer(facts, onsets),
-        requests=tuple(facts.requests),
         queues=tuple(queues(now)),
         batches=tuple(batches(now, recent)),
-        loops=tuple(facts.loops),
         errors=tuple(errors(now)),
         totals=totals(every),
         functions=tuple(shown(every)),
         functions_omitted=max(len(every) - MOST, 0),
-        agents=tuple(facts.agents),
         findings=status.FindingsSummary(
             verdict.shared, verdict.age, verdict.trouble, RUNBOOKS
         ),
-        accelerators=tuple(facts.accelerators),
-        devices=tuple(facts.devices),
         collectors=tuple(collectors),
+        **{name: tuple(getattr(facts, name)) for name in _SHOWN},
     )
 
 

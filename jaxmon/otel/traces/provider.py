@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from opentelemetry.trace import SpanContext, StatusCode
 
@@ -17,7 +17,6 @@ from jaxmon.threads import Deadline, ExportThread, RLock
 
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
 
@@ -100,9 +99,6 @@ class Tail(SpanProcessor):
         """Number of spans dropped because too many were waiting."""
         return self._dropped
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing is known yet."""
-
     def on_end(self, span: ReadableSpan) -> None:
         """Keep *span* until its root ends, or decide."""
         context = span.context
@@ -119,14 +115,6 @@ class Tail(SpanProcessor):
     def kept(self, trace_id: int) -> bool:
         """Return whether the trace was kept, of those decided lately."""
         return self._decided.get(trace_id, False)
-
-    def shutdown(self) -> None:
-        """Nothing is sent from here."""
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing is sent from here."""
-        del timeout_millis
-        return True
 
     def _wait(self, context: SpanContext, span: ReadableSpan) -> list[ReadableSpan]:
         trace_id = context.trace_id
