@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import RUNS_GROUP, Metric
-from jaxmon.catalog.conventions import CONVENTIONS, UNITS, Convention
+from jaxmon.catalog.conventions import CONVENTIONS, OF_GPUS, UNITS, Convention
 from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
@@ -32,14 +32,6 @@ from jaxmon.version import version
 
 # Attributes whose values are numbers.
 _NUMBERS = ("cpython.gc.generation",)
-
-
-def applies(convention: Convention, point: Any) -> bool:
-    """Return whether *convention* is about the series of *point*."""
-    if not convention.only:
-        return True
-    label = convention.labels[0][0]
-    return str(point.attributes.get(label, "")).startswith(convention.only)
 
 
 def by_convention(convention: Convention, point: Any, started: int) -> Any:
@@ -104,23 +96,20 @@ class _Count(NamedTuple):
 class Converter:
     """
     Turns families into data points, for one exporter and thread; it keeps 0.8 kB per
-    sample. Counting *started* in Unix nanoseconds, of all series if *from_zero*; else,
-    as on a sidecar's page, deltas of other than new agents begin when first delivered.
-    *conventions* have other names; *failed* gets names of metrics left out.
+    sample. Counting *started* in Unix nanoseconds, of all series if *plan* counts from
+    zero; else, as on a sidecar's page, deltas of other than new agents begin when first
+    delivered. *failed* gets names of metrics left out.
     """
 
     resource: Resource
-    _: KW_ONLY
-    version: str
+    plan: Plan
     started: int
-    temporality: str = "cumulative"
-    from_zero: bool = True
-    conventions: Mapping[Metric, Convention] = field(default_factory=dict)
     failed: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._scope = InstrumentationScope("jaxmon", self.version)
-        self._deltas = _DELTAS[self.temporality]
+        self._scope = InstrumentationScope("jaxmon", version())
+        self._deltas = _DELTAS[self.plan.temporality]
+        self._conventions = CONVENTIONS if self.plan.names == SEMANTIC else {}
         # Series of the latest families, and of those being converted.
         self._earlier: dict[str, _Parsed] = {}
         self._parsed: dict[str, _Parsed] = {}
@@ -150,11 +139,12 @@ class Converter:
                     merged[metric.name] = first._replace(exemplars=both)
         metrics: dict[str, tuple[Metric, Convention | None, list[Any]]] = {}
         for family in merged.values():
-            metric, convention = family.metric, self.conventions.get(family.metric)
+            metric, convention = family.metric, self._conventions.get(family.metric)
             try:
                 for point in self._points(family):
                     name, called, given = metric.name, None, point
-                    if convention is not None and applies(convention, point):
+                    uuid = str((point.attributes or {}).get("uuid", OF_GPUS))
+                    if convention is not None and uuid.startswith(OF_GPUS):
                         name, called = convention.name, convention
                         given = by_convention(convention, point, self.started)
                     metrics.setdefault(name, (metric, called, []))[2].append(given)
@@ -252,7 +242,7 @@ class Converter:
         """Return what to export of *counts*, and since when that was counted."""
         before = self._before.get(series)
         if before is None:
-            is_new = self.from_zero or (self._later and "worker" in labels_)
+            is_new = self.plan.from_zero or (self._later and "worker" in labels_)
             is_new = is_new and metric.group != RUNS_GROUP
             before = _Count((0,) * len(counts) if is_new else counts, self.started)
         elif len(before.counts) != len(counts) or counts[-1] < before.counts[-1]:
@@ -340,34 +330,17 @@ def exporters(plan: Plan, environ: Mapping[str, str]) -> list[MetricExporter]:
     return [_exporter(route, environ) for route in plan.routes]
 
 
-def pipes(  # noqa: PLR0913 - what the parts of a pipe need
+def pipes(
     plan: Plan,
     made: list[MetricExporter],
     environ: Mapping[str, str],
     *,
     started: int,
-    from_zero: bool,
-    name: str | None,
-    names: str,
     failed: Callable[[str], None],
 ) -> list[Pipe]:
     """Return a pipe for each exporter in *made*; *failed* gets names left out."""
-    found = resource.resource(environ, name=name)
-    return [
-        Pipe(
-            sdk_exporter,
-            Converter(
-                found,
-                version=version(),
-                started=started,
-                temporality=plan.temporality,
-                from_zero=from_zero,
-                conventions=CONVENTIONS if names == SEMANTIC else {},
-                failed=failed,
-            ),
-        )
-        for sdk_exporter in made
-    ]
+    found = resource.resource(environ, name=plan.name)
+    return [Pipe(of, Converter(found, plan, started, failed)) for of in made]
 
 
 def _exporter(route: str, environ: Mapping[str, str]) -> MetricExporter:

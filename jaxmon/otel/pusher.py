@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, by_label
@@ -38,21 +37,15 @@ class Pusher(ExportThread):
     slow or full delays only that: nothing is queued, for the next export has it all.
 
     *collect* is called on that thread, *failed* while an exception is handled, with the
-    place. *from_zero* is as of `Converter`; *name* is the default of ``service.name``,
-    *names* one of `jaxmon.catalog.values.PUSHED_NAMES`. Without a *timer* it pushes
-    when asked; *run* runs the body of the thread.
+    place. Without a *timer* it pushes when asked; *run* runs the body of the thread.
     """
 
-    def __init__(  # noqa: PLR0913 - options, most with a default
+    def __init__(
         self,
         collect: Callable[[], Iterable[Family]],
         plan: Plan,
         *,
         failed: Callable[[str], None],
-        from_zero: bool = True,
-        name: str | None = None,
-        names: str = SERVED,
-        environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
     ) -> None:
@@ -60,10 +53,6 @@ class Pusher(ExportThread):
         self._collect = collect
         self._plan = plan
         self._failed = failed
-        self._from_zero = from_zero
-        self._name = name
-        self._names = names
-        self._environ = environ
         self._exporters: list[MetricExporter] | None = None
         self._pipes: list[Pipe] | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
@@ -78,7 +67,7 @@ class Pusher(ExportThread):
         try:
             from jaxmon.otel import pipes  # noqa: PLC0415 - few push
 
-            self._exporters = pipes.exporters(self._plan, self._environ)
+            self._exporters = pipes.exporters(self._plan, os.environ)
         except ImportError as error:
             msg = (
                 f"pushing metrics by OTLP needs packages that are not installed "
@@ -163,11 +152,8 @@ class Pusher(ExportThread):
         return pipes.pipes(
             self._plan,
             made,
-            self._environ,
+            os.environ,
             started=min([now, *starts]),
-            from_zero=self._from_zero,
-            name=self._name,
-            names=self._names,
             failed=lambda metric: self._failed(f"otlp:{metric}"),
         )
 

@@ -11,7 +11,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
     OTLPSpanExporter as HttpExporter,
 )
 
-from jaxmon.catalog.values import SERVED
 from jaxmon.otel import exporters, pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
 from jaxmon.otel.traces.tracer import own_tracer
@@ -65,9 +64,6 @@ def test_both_have_the_same_resource(name, guard, monkeypatch):
         made,
         environ,
         started=0,
-        from_zero=True,
-        name=None,
-        names=SERVED,
         failed=lambda _: None,
     )
     (metrics,) = pipe.converter.convert([], 1).resource_metrics

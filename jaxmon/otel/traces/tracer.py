@@ -63,9 +63,7 @@ class Tracer:
         self.guard = guard
         self._spans = spans
         self._provider = provider
-        self._loops = LoopSpans(
-            spans, guard, ratio, in_own_provider=provider is not None, settling=settling
-        )
+        self._loops = LoopSpans(spans, guard, ratio, settling, provider is not None)
 
     @property
     def is_own(self) -> bool:
