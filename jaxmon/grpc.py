@@ -30,7 +30,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 
@@ -247,22 +247,16 @@ class _ReadableContext:
         return self._context.abort(code, *arguments, **options)
 
 
-class _Rpc:
+class _Rpc(NamedTuple):
     """Records the outcome of the RPC that has *context*."""
 
-    def __init__(
-        self,
-        context: Any,
-        origin: RequestOrigin | None,
-        opened: list[requests.OpenRequest] | None = None,
-    ) -> None:
-        self._origin = origin
-        self._context = context
-        self._opened = opened
+    context: Any
+    origin: RequestOrigin | None
+    opened: list[requests.OpenRequest] | None = None
 
     def __enter__(self) -> None:
-        if self._opened is not None and (request := serving()) is not None:
-            self._opened.append(request)
+        if self.opened is not None and (request := serving()) is not None:
+            self.opened.append(request)
 
     def __exit__(
         self,
@@ -274,12 +268,12 @@ class _Rpc:
         if request is None or indicators is None or not indicators.guard.on(SITE):
             return
         try:
-            code = _code(self._context, error)
+            code = _code(self.context, error)
             request.outcome = _outcome(code)
             if request.outcome == "error":
                 request.response = f"status {code.name}"
-            if self._origin is not None:
-                self._origin.status = code.name
+            if self.origin is not None:
+                self.origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served
             indicators.guard.failed(SITE)
 

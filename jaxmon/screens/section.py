@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from jaxmon.host.formats import layout
 
@@ -17,8 +16,7 @@ Fields: TypeAlias = Sequence[tuple[layout.Column, Callable[[T], str]]]
 """The columns of a table, with the cell that a record has in each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """
     Facts as they are displayed, on a terminal and on a page.
 
