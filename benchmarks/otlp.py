@@ -29,16 +29,13 @@ def measure() -> list[Row]:
     from opentelemetry.exporter.otlp.proto.http import metric_exporter  # noqa: F401
     from opentelemetry.sdk.resources import Resource
 
+    from jaxmon.otel.environment import Plan
     from jaxmon.otel.pipes import Converter
 
     imports = 1000 * (process_time() - began)
     page = families(SAMPLES)
-    converter = Converter(
-        Resource({"service.name": "benchmark"}),
-        version="1",
-        started=0,
-        failed=lambda _: None,
-    )
+    of = Resource({"service.name": "benchmark"})
+    converter = Converter(of, Plan(()), 0, lambda _: None)
     tracemalloc.start()
     converter.convert(page, 1)
     converter.delivered()

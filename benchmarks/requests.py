@@ -125,8 +125,7 @@ def _own_provider() -> Iterator[None]:
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     from jaxmon.indicators.recorder import recorder
-    from jaxmon.otel.traces.provider import OwnProvider
-    from jaxmon.otel.traces.tracer import Tracer
+    from jaxmon.otel.traces.tracer import own_tracer
 
     class Nowhere(SpanExporter):
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -137,13 +136,13 @@ def _own_provider() -> Iterator[None]:
     if indicators is None:
         msg = "no agent is running"
         raise RuntimeError(msg)
-    own = OwnProvider(Nowhere(), 0.05, lambda work: work(), {})
-    indicators.tracer = Tracer(indicators.guard, own.tracer(), own, 0.05)
+    own = own_tracer(indicators.guard, Nowhere(), {}, 0.05, lambda work: work())
+    indicators.tracer = own
     try:
         yield
     finally:
         indicators.tracer = None
-        own.batches.end()
+        own.end()
 
 
 def _prometheus_client(app: App) -> App:

@@ -23,15 +23,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any, ClassVar, TypeAlias
 
-from jaxmon.indicators import invocations
+from jaxmon.indicators import invocations, requests
 from jaxmon.indicators.recorder import RequestOrigin, recorder
-from jaxmon.indicators.requests import (
-    SERVER_ERROR,
-    OpenRequest,
-    ServedRequest,
-    http_status,
-    origin_of,
-)
 from jaxmon.indicators.work import serving
 
 
@@ -58,7 +51,7 @@ class Middleware:
     most two seconds: servers may then end the process by a signal.
     """
 
-    request: ClassVar[type[ServedRequest]] = ServedRequest
+    request: ClassVar[type[requests.ServedRequest]] = requests.ServedRequest
     """What a request is recorded as."""
 
     def __init__(self, app: Application) -> None:
@@ -73,7 +66,9 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         route = self._route(scope, receive)
-        origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
+        origin = requests.origin_of(
+            route, "http", scope.get("method", ""), _headers(scope)
+        )
         frozen = invocations.frozen(route)
         with self.request(route, origin) as request:
             exchange = _Request(receive, send, request, origin, frozen=frozen)
@@ -110,7 +105,7 @@ class _Request:
         self,
         receive: Receive,
         send: Send,
-        request: OpenRequest,
+        request: requests.OpenRequest,
         origin: RequestOrigin | None,
         *,
         frozen: bool,
@@ -140,7 +135,7 @@ class _Request:
             self.leave()
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
-            status = http_status(message.get("status"))
+            status = requests.http_status(message.get("status"))
             if self._origin is not None:
                 self._origin.status = status
             self._request.respond(status)
@@ -168,7 +163,7 @@ class _Request:
         self._request.outcome = "error"
         origin = self._origin
         if origin is not None and origin.status is None:
-            origin.status = SERVER_ERROR  # what the server is about to say
+            origin.status = requests.SERVER_ERROR  # what the server is about to say
 
     def leave(self) -> None:
         """Record that the client has left."""

@@ -30,17 +30,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 
+from jaxmon.indicators import requests
 from jaxmon.indicators.recorder import RequestOrigin, recorder
-from jaxmon.indicators.requests import (
-    MarkedRequest,
-    OpenRequest,
-    ServedRequest,
-    origin_of,
-)
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.work import serving
 
@@ -111,8 +106,8 @@ def _observed(handler: Any, details: Any) -> Any:
 
 def _replaced(handler: Any, details: Any) -> Any:
     route: str = details.method
-    origin = origin_of(route, "grpc", "", _headers(details))
-    opened: list[OpenRequest] = []
+    origin = requests.origin_of(route, "grpc", "", _headers(details))
+    opened: list[requests.OpenRequest] = []
     streams: bool = handler.response_streaming
     served: dict[str, Callable[..., Any]] = {
         name: _recorded(behaviour, route, origin, opened, streams=streams)
@@ -132,7 +127,7 @@ def _replaced(handler: Any, details: Any) -> Any:
 
 
 def _serializer(
-    serialize: Callable[[Any], bytes], opened: list[OpenRequest]
+    serialize: Callable[[Any], bytes], opened: list[requests.OpenRequest]
 ) -> Callable[[Any], bytes]:
 
     def serialized(response: Any) -> bytes:
@@ -162,7 +157,7 @@ def _recorded(
     behaviour: Behaviour,
     route: str,
     origin: RequestOrigin | None,
-    opened: list[OpenRequest],
+    opened: list[requests.OpenRequest],
     *,
     streams: bool,
 ) -> Behaviour:
@@ -204,7 +199,7 @@ def _recorded(
             with _Rpc(context, origin):
                 return behaviour(request, context)
 
-    served = ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
+    served = requests.ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
     return _called(served) if inspect.isgeneratorfunction(wrapper) else served
 
 
@@ -252,22 +247,16 @@ class _ReadableContext:
         return self._context.abort(code, *arguments, **options)
 
 
-class _Rpc:
+class _Rpc(NamedTuple):
     """Records the outcome of the RPC that has *context*."""
 
-    def __init__(
-        self,
-        context: Any,
-        origin: RequestOrigin | None,
-        opened: list[OpenRequest] | None = None,
-    ) -> None:
-        self._origin = origin
-        self._context = context
-        self._opened = opened
+    context: Any
+    origin: RequestOrigin | None
+    opened: list[requests.OpenRequest] | None = None
 
     def __enter__(self) -> None:
-        if self._opened is not None and (request := serving()) is not None:
-            self._opened.append(request)
+        if self.opened is not None and (request := serving()) is not None:
+            self.opened.append(request)
 
     def __exit__(
         self,
@@ -279,12 +268,12 @@ class _Rpc:
         if request is None or indicators is None or not indicators.guard.on(SITE):
             return
         try:
-            code = _code(self._context, error)
+            code = _code(self.context, error)
             request.outcome = _outcome(code)
             if request.outcome == "error":
                 request.response = f"status {code.name}"
-            if self._origin is not None:
-                self._origin.status = code.name
+            if self.origin is not None:
+                self.origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served
             indicators.guard.failed(SITE)
 
@@ -325,5 +314,5 @@ def _has_left(context: Any) -> bool:
 
 
 def _count(route: str, outcome: Outcome) -> None:
-    with MarkedRequest(route) as request:
+    with requests.MarkedRequest(route) as request:
         request.outcome = outcome

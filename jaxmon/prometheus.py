@@ -30,6 +30,7 @@ from prometheus_client.samples import Exemplar
 from jaxmon import interrupts
 from jaxmon.catalog import Metric
 from jaxmon.exposition import families as exemplars
+from jaxmon.exposition.encode import SUFFIXES
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 
@@ -38,8 +39,6 @@ log = logging.getLogger("jaxmon")
 
 # The default registry of prometheus_client exports them itself.
 _THEIRS = ("process_", "python_")
-# Suffixes of series names that family names lack.
-_SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 class CollectingAgent(Protocol):
@@ -127,6 +126,6 @@ def _exemplar(text: str | None) -> Exemplar | None:
 
 
 def _empty(metric: Metric) -> ClientMetric:
-    name = metric.name.removesuffix(_SUFFIXES.get(metric.kind, ""))
+    name = metric.name.removesuffix(SUFFIXES.get(metric.kind, ""))
     unit = metric.unit if name.endswith(f"_{metric.unit}") else ""
     return ClientMetric(name, metric.help, metric.kind, unit)

@@ -208,3 +208,98 @@ class Deadline:
     def portion(self) -> float:
         """Return the seconds that the next one may wait: two thirds of what is left."""
         return self.left() * _SHARE
+
+
+class ExportThread:
+    """
+    A daemon thread, *name*, that exports every *interval* seconds, or only when asked
+    to (`None`), and once more before it ends. *run* runs its body.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval: float | None,
+        run: Callable[[Callable[[], None]], Any],
+    ) -> None:
+        self._title, self._interval, self._run = name, interval, run
+        self._wake = Event()
+        # Reentrant: the garbage collector may end a span while it is held.
+        self._lock = RLock()
+        # Who waits for an export that begins after they asked.
+        self._asked: list[Event] = []
+        self._thread: DaemonThread | None = None
+        self._stopped = self._over = False
+
+    def start(self) -> None:
+        """Start the thread. Raises `RuntimeError`: none is left."""
+        # Stored before it starts: the garbage collector may end a span meanwhile, on
+        # this thread.
+        self._thread = thread = DaemonThread(self._title, lambda: self._run(self._work))
+        try:
+            thread.start()
+        except BaseException:  # no threads left, or the program's
+            if thread.prevent():
+                self._thread = None
+            raise
+
+    def push(self) -> Event:
+        """Export soon; what is returned is set when that has ended. Never blocks."""
+        done = Event()
+        with self._lock:
+            if self._stopped or not self._is_running():
+                done.set()
+            else:
+                self._asked.append(done)
+        self._wake.set()
+        return done
+
+    def end(self) -> None:
+        """Have the thread stop once it has exported what there is. Idempotent."""
+        with self._lock:
+            self._stopped = True
+            running = self._is_running()
+        self._wake.set()
+        if not running:
+            self._close()
+
+    def end_by(self, deadline: Deadline, *, most: float = SECONDS) -> bool:
+        """
+        Export once more and stop, until the *deadline*; return whether that took no
+        longer than *most* seconds. Else attempts end.
+        """
+        self.end()
+        if (thread := self._thread) is None:
+            return True
+        thread.join(min(most, deadline.portion()))
+        if in_time := not thread.is_alive():
+            return in_time
+        self._over = True
+        self._close()  # only a response that does not come is waited for
+        thread.join(deadline.portion())
+        return in_time
+
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _work(self) -> None:
+        stopping = False
+        try:
+            while not stopping:
+                self._wake.wait(self._interval)
+                self._wake.clear()
+                with self._lock:
+                    stopping, asked, self._asked = self._stopped, self._asked, []
+                if not self._over:
+                    self._export()
+                for done in asked:
+                    done.set()
+        finally:
+            self._close()
+
+    def _export(self) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """End the connections, and attempts to export; may be called again."""
+        raise NotImplementedError

@@ -325,11 +325,10 @@ class Service:
 
         made = Pusher(
             lambda: unpushed(self.families()),
-            plan(os.environ),
+            plan(os.environ)._replace(
+                from_zero=False, name="jaxmon-exporter", names=self._options.otlp_names
+            ),
             failed=self._count_current_error,
-            from_zero=False,
-            name="jaxmon-exporter",
-            names=self._options.otlp_names,
         )
         try:
             made.prepare()

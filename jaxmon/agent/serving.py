@@ -72,9 +72,8 @@ def prepared(
 
     pusher = Pusher(
         collect,
-        plan,
+        plan._replace(names=settings.otlp_names),
         timer=not settings.serverless,
-        names=settings.otlp_names,
         failed=functools.partial(guard.failed, stays_on=True),
         run=functools.partial(guard.run, "otlp"),
     )

@@ -71,6 +71,7 @@ class TracePart(Part):
         if not self._on or not wanted or self._tracer is not None:
             return
         try:
+            from jaxmon.otel.exporters import exporter  # noqa: PLC0415 - an extra
             from jaxmon.otel.traces.tracer import own_tracer  # noqa: PLC0415 - an extra
         except ImportError:
             return  # asked for by name, that is an error of `instrument`
@@ -78,10 +79,9 @@ class TracePart(Part):
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
             settling = self._observers.settling
-            tracer = own_tracer(
-                self._guard, os.environ, ratio, run, settling, timer=self._timer
-            )
-            self._use(tracer)
+            send = exporter("TRACES", os.environ)
+            given = self._guard, send, os.environ, ratio, run
+            self._use(own_tracer(*given, settling=settling, timer=self._timer))
 
     def check(self) -> None:
         """Use the provider of the application from when it has one."""

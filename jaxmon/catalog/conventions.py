@@ -24,15 +24,13 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 class Convention(NamedTuple):
     """
     What a metric is called by convention: attributes that our labels become, and those
-    that all series have. It is about series whose first label's value begins with
-    *only*; others keep our name. The *unit*, in UCUM, is of what is counted, else ours.
+    that all series have. The *unit*, in UCUM, is of what is counted, else ours.
     """
 
     instrument: Instrument
     name: str
     labels: Pairs = ()
     attributes: Pairs = ()
-    only: str = ""
     unit: str = ""
 
 
@@ -54,7 +52,8 @@ _gauge = partial(Convention, "gauge")
 _UUID = (("uuid", "hw.id"),)
 _GENERATION = (("generation", "cpython.gc.generation"),)
 _GPU = (("hw.type", "gpu"),)
-_OF_GPUS = "GPU-"
+OF_GPUS = "GPU-"
+"""How a ``uuid`` begins that conventions are about; others keep our name."""
 _SENT, _RECEIVED = (
     (("network.io.direction", direction),) for direction in ("transmit", "receive")
 )
@@ -89,22 +88,16 @@ _LISTED: dict[Metric, Convention] = {
     catalog.CONTAINER_CPU_SECONDS: _count(
         "container.cpu.time", (("mode", "cpu.mode"),)
     ),
-    catalog.ACCELERATOR_UTILIZATION_RATIO: _gauge(
-        "hw.gpu.utilization", _UUID, only=_OF_GPUS
-    ),
-    catalog.ACCELERATOR_MEMORY_USED_BYTES: _amount(
-        "hw.gpu.memory.usage", _UUID, only=_OF_GPUS
-    ),
-    catalog.ACCELERATOR_MEMORY_SIZE_BYTES: _amount(
-        "hw.gpu.memory.limit", _UUID, only=_OF_GPUS
-    ),
+    catalog.ACCELERATOR_UTILIZATION_RATIO: _gauge("hw.gpu.utilization", _UUID),
+    catalog.ACCELERATOR_MEMORY_USED_BYTES: _amount("hw.gpu.memory.usage", _UUID),
+    catalog.ACCELERATOR_MEMORY_SIZE_BYTES: _amount("hw.gpu.memory.limit", _UUID),
     catalog.ACCELERATOR_TEMPERATURE_CELSIUS: _gauge(
-        "hw.temperature", (*_UUID, ("sensor", "hw.sensor_location")), _GPU, _OF_GPUS
+        "hw.temperature", (*_UUID, ("sensor", "hw.sensor_location")), _GPU
     ),
-    catalog.ACCELERATOR_POWER_WATTS: _gauge("hw.power", _UUID, _GPU, _OF_GPUS),
-    catalog.ACCELERATOR_ENERGY_JOULES: _count("hw.energy", _UUID, _GPU, _OF_GPUS),
-    catalog.GPU_PCIE_TRANSMIT_BYTES: _count("hw.gpu.io", _UUID, _SENT, _OF_GPUS),
-    catalog.GPU_PCIE_RECEIVE_BYTES: _count("hw.gpu.io", _UUID, _RECEIVED, _OF_GPUS),
+    catalog.ACCELERATOR_POWER_WATTS: _gauge("hw.power", _UUID, _GPU),
+    catalog.ACCELERATOR_ENERGY_JOULES: _count("hw.energy", _UUID, _GPU),
+    catalog.GPU_PCIE_TRANSMIT_BYTES: _count("hw.gpu.io", _UUID, _SENT),
+    catalog.GPU_PCIE_RECEIVE_BYTES: _count("hw.gpu.io", _UUID, _RECEIVED),
 }
 CONVENTIONS = {
     metric: of._replace(unit=of.unit or UNITS[metric.unit])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from math import inf
 from typing import Literal
 
@@ -102,22 +103,12 @@ class Sheet:
         self._first = of
         self._limits = limits
 
-    def counter(
-        self, text: str, *labels: Label, limits: Limits = None, name: str = ""
-    ) -> Metric:
-        """Return a counter."""
-        return self._metric("counter", text, *labels, limits=limits, name=name)
-
     def gauge(
         self, text: str, *labels: Label, limits: Limits = None, name: str = ""
     ) -> Metric:
         """Return a gauge."""
         limits = limits or self._limits
         return self._metric("gauge", text, *labels, limits=limits, name=name)
-
-    def flag(self, text: str, *labels: Label, name: str = "") -> Metric:
-        """Return a gauge that is 0 or 1."""
-        return self._metric("gauge", text, *labels, limits=(0, 1), name=name)
 
     def histogram(
         self,
@@ -129,10 +120,6 @@ class Sheet:
         """Return a histogram."""
         made = self._metric("histogram", text, *labels)
         return made._replace(buckets=buckets, few=few)
-
-    def info(self, text: str, *labels: Label) -> Metric:
-        """Return a gauge that is always 1; its constant ends in ``_INFO``."""
-        return self._metric("info", text, *labels)
 
     def _metric(
         self,
@@ -153,6 +140,11 @@ class Sheet:
             values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )
+
+    counter = partialmethod(_metric, "counter")
+    info = partialmethod(_metric, "info")
+    flag = partialmethod(_metric, "gauge", limits=(0, 1))
+    """Of a gauge that is 0 or 1."""
 
 
 def named(module: Mapping[str, object]) -> dict[str, Metric]:

@@ -12,8 +12,8 @@ from jaxmon.exposition.families import Family, Sample, printable
 
 
 _PLAIN = frozenset((int, float))
-# OpenMetrics names a family without the suffix that its samples bear.
-_SUFFIXES = {"counter": "_total", "info": "_info"}
+SUFFIXES = {"counter": "_total", "info": "_info"}
+"""OpenMetrics names a family without the suffix that its samples bear."""
 _RESERVED = {
     "counter": ("", "_total", "_created"),
     "histogram": ("", "_bucket", "_sum", "_count", "_created"),
@@ -118,7 +118,7 @@ def names_of(metric: Metric) -> tuple[str, ...]:
 
 
 def _family(metric: Metric) -> tuple[str, str]:
-    suffix = _SUFFIXES.get(metric.kind, "")
+    suffix = SUFFIXES.get(metric.kind, "")
     # A counter without _total, for example of another exporter, is invalid in
     # OpenMetrics.
     is_typed = metric.kind != "untyped" and metric.name.endswith(suffix)

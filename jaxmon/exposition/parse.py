@@ -18,6 +18,7 @@ from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
+from jaxmon.exposition.encode import SUFFIXES
 from jaxmon.exposition.families import Family, checked, labels_text, unescaped
 
 
@@ -203,7 +204,6 @@ class _ParsedPage:
 class _OpenMetrics(_ParsedPage):
     """Lines of OpenMetrics: other names in TYPE and HELP, and exemplars."""
 
-    _SUFFIXES: ClassVar = {"counter": "_total", "info": "_info"}
     _KINDS: ClassVar = {"info": "gauge", "unknown": "untyped"}
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class _OpenMetrics(_ParsedPage):
         word, _, rest = line.removeprefix("# ").partition(" ")
         name, _, rest = rest.partition(" ")
         if word == "TYPE":
-            suffix = self._SUFFIXES.get(rest, "")
+            suffix = SUFFIXES.get(rest, "")
             self._names[name] = name if name.endswith(suffix) else name + suffix
             rest = self._KINDS.get(rest, rest)
         elif word == "HELP":

@@ -21,6 +21,7 @@ another.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -29,7 +30,8 @@ import stat
 import struct
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -63,19 +65,16 @@ _ATTEMPTS = 3
 _FLOCK = "hhqqi4x"
 
 
-def open_slot(path: Path | str, flags: int) -> int | None:
-    """Return a descriptor of the regular file *path*, `None` if there is none."""
+@contextmanager
+def opened(path: Path | str, flags: int) -> Iterator[int]:
+    """Open the regular file *path*. Raises `OSError`: there is none."""
+    descriptor = os.open(path, flags | FLAGS)
     try:
-        descriptor = os.open(path, flags | FLAGS)
-    except OSError:
-        return None
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return descriptor
-    except OSError:
-        pass
-    os.close(descriptor)
-    return None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def is_held(descriptor: int) -> bool | None:
@@ -318,17 +317,14 @@ def slot(path: Path | str) -> SlotEnds | None:
     Return the records in the file *path*, `None` if there are none. Raises
     `NewerSchemaError`: they are of a later release.
     """
-    if (descriptor := open_slot(path, os.O_RDONLY)) is None:
-        return None
     try:
-        # The lock is acquired before the record is written, and released after: if
-        # nothing held it between two equal records, nothing wrote the first one.
-        before, held = read_pages(descriptor), is_held(descriptor)
-        pages = read_pages(descriptor)
+        with opened(path, os.O_RDONLY) as descriptor:
+            # The lock is acquired before the record is written, and released after: if
+            # nothing held it between two equal records, nothing wrote the first one.
+            before, held = read_pages(descriptor), is_held(descriptor)
+            pages = read_pages(descriptor)
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
     found = records(pages)
     return found and SlotEnds(*found, held if pages == before else True)
 
@@ -339,15 +335,11 @@ def counts(path: Path, of: ProcessEnd) -> str | None:
     are void: too old, removed, or replaced by its successor's. Raises `ValueError`:
     they are no text.
     """
-    descriptor = open_slot(path, os.O_RDONLY)
-    if descriptor is None:
-        return None
     try:
-        stored = stored_counts(descriptor, of)
+        with opened(path, os.O_RDONLY) as descriptor:
+            stored = stored_counts(descriptor, of)
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
     return None if stored is None else unpacked(stored)
 
 
@@ -391,14 +383,9 @@ def complete(path: Path, starts: int, facts: Mapping[str, Any]) -> None:
             return
         if end is found.latest and found.held is not False:
             return
-        descriptor = open_slot(path, os.O_RDWR)
-        if descriptor is None:
-            return
-        try:
+        with opened(path, os.O_RDWR) as descriptor:
             status = os.fstat(descriptor)
             require_own(status, path, status.st_mode)
             os.pwrite(descriptor, line_of(end.replace(**facts)), page_of(end))
-        finally:
-            os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile
         pass

@@ -4,29 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.events import (
-    Cache,
-    Compiling,
-    Draws,
-    Errors,
-    EventFact,
-    ReadyProcess,
-    Recompile,
-    Signatures,
-    Slower,
-    Tracing,
-    Warned,
-)
+from jaxmon.facts import events as happened
+from jaxmon.facts import marked
 from jaxmon.facts.functions import FunctionFact
-from jaxmon.facts.marked import (
-    Checkpoints,
-    Loop,
-    Quantity,
-    QueueFacts,
-    RouteFacts,
-    Series,
-    Usual,
-)
 from jaxmon.facts.memory import Allocations, Memory, Transfers
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
@@ -127,35 +107,35 @@ class Snapshot(Fact):
     process: Process = Process()
     functions: tuple[FunctionFact, ...] = ()
     functions_left_out: int = 0
-    compiling: Compiling = Compiling()
-    requests: tuple[RouteFacts, ...] = ()
+    compiling: happened.Compiling = happened.Compiling()
+    requests: tuple[marked.RouteFacts, ...] = ()
     recognised: tuple[str, ...] = ()
-    steps: tuple[Loop, ...] = ()
-    checkpoints: tuple[Checkpoints, ...] = ()
-    queues: tuple[QueueFacts, ...] = ()
+    steps: tuple[marked.Loop, ...] = ()
+    checkpoints: tuple[marked.Checkpoints, ...] = ()
+    queues: tuple[marked.QueueFacts, ...] = ()
     memory: Memory = Memory()
     allocations: Allocations = Allocations()
-    cache: Cache = Cache()
-    signatures: Signatures = Signatures()
-    ready: ReadyProcess = ReadyProcess()
+    cache: happened.Cache = happened.Cache()
+    signatures: happened.Signatures = happened.Signatures()
+    ready: happened.ReadyProcess = happened.ReadyProcess()
     transfers: Transfers = Transfers()
-    tracing: Tracing = Tracing()
-    draws: tuple[Draws, ...] = ()
-    errors: Errors = Errors()
-    values: tuple[Quantity, ...] = ()
-    slower: tuple[Slower, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    tracing: happened.Tracing = happened.Tracing()
+    draws: tuple[happened.Draws, ...] = ()
+    errors: happened.Errors = happened.Errors()
+    values: tuple[marked.Quantity, ...] = ()
+    slower: tuple[happened.Slower, ...] = ()
+    warnings: tuple[happened.Warned, ...] = ()
     time: WallTime = WallTime()
     run: RunRecord = RunRecord()
     run_doubts: tuple[str, ...] = ()
-    usual: Usual = Usual()
-    charts: Mapping[str, Series] = NOTHING
+    usual: marked.Usual = marked.Usual()
+    charts: Mapping[str, marked.Series] = NOTHING
     exports: Exports = Exports()
     hooks: Mapping[str, bool] = NOTHING
     internal_errors: Mapping[str, int] = NOTHING
     problems: Mapping[str, str] = NOTHING
-    events: tuple[EventFact, ...] = ()
-    recompiles: tuple[Recompile, ...] = ()
+    events: tuple[happened.EventFact, ...] = ()
+    recompiles: tuple[happened.Recompile, ...] = ()
     implausible: tuple[str, ...] = ()
     limits: Limits = Limits()
 
@@ -210,7 +190,7 @@ class Snapshot(Fact):
         """Seconds of loading programs from the persistent cache."""
         return sum(function.load_time for function in self.functions)
 
-    def of_kind(self, kind: str) -> list[EventFact]:
+    def of_kind(self, kind: str) -> list[happened.EventFact]:
         """Return the events of *kind*, oldest first."""
         return [event for event in self.events if event.kind == kind]
 
@@ -223,11 +203,11 @@ def read(
     compile time, to be judged by *limits* or the defaults. An agent gives the snapshot
     of its own process instead of the overview.
     """
-    happened = mapping(events).get("events")
-    document = {**mapping(overview), "events": happened, "implausible": ()}
+    occurred = mapping(events).get("events")
+    document = {**mapping(overview), "events": occurred, "implausible": ()}
     found, implausible = sifted(Snapshot, document)
     recompiles = (
-        from_json(Recompile, {**of.details, **vars(of)})
+        from_json(happened.Recompile, {**of.details, **vars(of)})
         for of in found.of_kind("recompile")
     )
     functions = sorted(found.functions, key=_importance)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
+from jaxmon.facts import status
 from jaxmon.facts.reading import (
     Key,
     Observations,
@@ -18,17 +19,6 @@ from jaxmon.facts.reading import (
     by_process,
     in_order,
     total,
-)
-from jaxmon.facts.status import (
-    AcceleratorSummary,
-    AgentSummary,
-    BatchSummary,
-    DeviceSummary,
-    HostVerdict,
-    Latency,
-    LoopSummary,
-    QueueSummary,
-    RequestSummary,
 )
 from jaxmon.limits import Limits
 
@@ -224,7 +214,7 @@ def _processes(reading: Reading) -> frozenset[str]:
 _WARM = "warm"
 
 
-def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
+def requests(now: Reading, recent: Recent) -> list[status.RequestSummary]:
     """Return the routes, those that fail most first, then the most frequent."""
     every = _by_route(now.distributions(catalog.REQUEST_SECONDS))
     lately = _by_route(recent.distributions(catalog.REQUEST_SECONDS))
@@ -235,20 +225,20 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     found = []
     for route in every.keys() | waiting.keys():
         all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
-        summary = _request(route, all_of, new, before, recent)
+        running = waiting.get(route, {})
+        ages = oldest.get(route, {}) if any(running.values()) else {}
+        worker = max(ages, key=ages.__getitem__, default="")
+        summary = _request(route, all_of, new, before, recent).replace(
+            workers=in_order({key[0] for key in all_of} | running.keys()),
+            in_progress=sum(running.values()) if running else None,
+            oldest=ages.get(worker),
+            oldest_worker=worker,
+        )
         if of := paces.get(route, {}).values():
             summary = summary.replace(
                 rate=sum(pace.rate for pace in of),
                 rate_seconds=max(pace.seconds for pace in of),
             )
-        if in_progress := waiting.get(route):
-            summary = summary.replace(
-                workers=in_order({*summary.workers, *in_progress}),
-                in_progress=sum(in_progress.values()),
-            )
-        if summary.in_progress and (ages := oldest.get(route)):
-            worker = max(ages, key=ages.__getitem__)
-            summary = summary.replace(oldest=ages[worker], oldest_worker=worker)
         found.append(summary)
     return sorted(
         found,
@@ -272,11 +262,11 @@ def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
     )
 
 
-def queues(now: Reading) -> list[QueueSummary]:
+def queues(now: Reading) -> list[status.QueueSummary]:
     """Return the queues, the deepest first."""
     return sorted(
         (
-            QueueSummary(
+            status.QueueSummary(
                 queue=name, workers=in_order(depths), depth=sum(depths.values())
             )
             for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
@@ -285,7 +275,7 @@ def queues(now: Reading) -> list[QueueSummary]:
     )
 
 
-def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
+def batches(now: Reading, recent: Recent) -> list[status.BatchSummary]:
     """Return the batches of each route, the most frequent first."""
     every = _by_route(now.distributions(catalog.BATCH_FILL_RATIO))
     lately = _by_route(recent.distributions(catalog.BATCH_FILL_RATIO))
@@ -295,7 +285,7 @@ def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
         rates = [pace.rate for pace in paces.get(route, {}).values()]
         new = total(lately.get(route, {}).values())
         found.append(
-            BatchSummary(
+            status.BatchSummary(
                 route=route,
                 workers=_workers(of),
                 total=_count(of.values()),
@@ -312,7 +302,7 @@ def _request(
     lately: Mapping[Key, Observations],
     usual: Mapping[Key, Observations],
     recent: Recent,
-) -> RequestSummary:
+) -> status.RequestSummary:
     is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
     refused = _count(_of(lately, "client_error"))
@@ -321,9 +311,8 @@ def _request(
     times = [
         seconds for key in lately if (seconds := recent.seconds(key[0])) is not None
     ]
-    return RequestSummary(
+    return status.RequestSummary(
         route=route,
-        workers=_workers(every),
         total=_count(every.values()),
         failed=_count(_of(every, "error")),
         client_errors=_count(_of(every, "client_error")),
@@ -340,9 +329,6 @@ def _request(
         usual_p50=before.quantile(0.5) if before is not None else None,
         usual_p95=before.quantile(0.95) if before is not None else None,
         usual_count=before.observed if before is not None else 0.0,
-        in_progress=None,
-        oldest=None,
-        oldest_worker="",
     )
 
 
@@ -356,11 +342,11 @@ def _of(
     ]
 
 
-def _latency(found: Iterable[Observations]) -> Latency | None:
+def _latency(found: Iterable[Observations]) -> status.Latency | None:
     every = total(found)
     if every is None or every.observed <= 0:
         return None
-    return Latency(
+    return status.Latency(
         count=every.observed,
         p50=every.quantile(0.5),
         p95=every.quantile(0.95),
@@ -402,7 +388,7 @@ def _workers(keys: Iterable[Key]) -> tuple[str, ...]:
 _STEP = "step"
 
 
-def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
+def loops(now: Reading, recent: Recent) -> list[status.LoopSummary]:
     """Return the loops, those that run first, then those with most steps."""
     lately = recent.distributions(catalog.STEP_SECONDS)
     usual = recent.usual(catalog.STEP_SECONDS)
@@ -425,7 +411,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
         parts = [goodput[key[0]] for key in of if key[0] in goodput]
         waited = sum(waits.get(key, 0.0) for key in of)
         found.append(
-            LoopSummary(
+            status.LoopSummary(
                 loop=loop,
                 workers=in_order({key[0] for key in of}),
                 steps=sum(every[key].observed for key in of if key in every),
@@ -475,13 +461,13 @@ class HostFacts(NamedTuple):
     now: Reading
     recent: Recent
     lately: Recent
-    requests: Sequence[RequestSummary]
-    requests_lately: Mapping[str, RequestSummary]
-    loops: Sequence[LoopSummary]
-    agents: Sequence[AgentSummary]
-    devices: Sequence[DeviceSummary]
-    accelerators: Sequence[AcceleratorSummary]
-    verdict: HostVerdict
+    requests: Sequence[status.RequestSummary]
+    requests_lately: Mapping[str, status.RequestSummary]
+    loops: Sequence[status.LoopSummary]
+    agents: Sequence[status.AgentSummary]
+    devices: Sequence[status.DeviceSummary]
+    accelerators: Sequence[status.AcceleratorSummary]
+    verdict: status.HostVerdict
     limits: Limits
 
     def took(self, route: str) -> dict[str, Observations]:

@@ -194,20 +194,14 @@ class Period(Fact):
 
     def event_loops(self, state: str) -> float:
         """Return the seconds of *state* that kept an event loop waiting."""
-        return sum(
-            p.seconds
-            for p in self.places
-            if p.state == state and p.event_loop and not p.is_expected
-        )
+        found = (p for p in self.places if p.event_loop and not p.is_expected)
+        return sum(p.seconds for p in found if p.state == state)
 
     @property
     def slept(self) -> float:
         """The seconds in `time.sleep` that are not expected, and kept no event loop."""
-        return sum(
-            p.seconds
-            for p in self.places
-            if p.sleeps and p.state == "blocked" and not (p.is_expected or p.event_loop)
-        )
+        found = (p for p in self.places if p.sleeps and p.state == "blocked")
+        return sum(p.seconds for p in found if not (p.is_expected or p.event_loop))
 
     def expected(self, state: str) -> float:
         """
@@ -243,11 +237,8 @@ class Period(Fact):
     def calls(self, function: str) -> str:
         """Return the line that calls *function* most of the time, empty if unknown."""
         # While it was traced, the line was one of its own.
-        places = [
-            place
-            for place in self.places
-            if place.function == function and place.place and place.state != "compile"
-        ]
+        found = [p for p in self.places if p.place and p.state != "compile"]
+        places = [p for p in found if p.function == function]
         return max(places, key=lambda place: place.seconds).place if places else ""
 
     def compiled(self) -> dict[str, float]:

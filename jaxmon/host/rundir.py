@@ -139,11 +139,8 @@ class Slot:
             raise
         except OSError as error:
             interrupts.pass_on(error)
-            msg = (
-                f"cannot create {self._lock_path}: {error.strerror}; set "
-                "JAXMON_RUN_DIR to a writable directory"
-            )
-            raise RunDirError(msg) from error
+            problem = f"cannot create {self._lock_path}: {error.strerror}"
+            raise _unusable(problem) from error
 
     def bound(self) -> None:
         """Record the socket that is now at the slot's path as its own."""
@@ -213,11 +210,8 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     try:
         return _lowest(directory, mode, first)
     except FileNotFoundError as error:
-        msg = (
-            f"run directory {directory} was removed meanwhile; set JAXMON_RUN_DIR "
-            "to another directory"
-        )
-        raise RunDirError(msg) from error
+        problem = f"run directory {directory} was removed meanwhile"
+        raise _unusable(problem, "another directory") from error
 
 
 def no_socket(path: Path, error: OSError) -> RunDirError:
@@ -225,9 +219,11 @@ def no_socket(path: Path, error: OSError) -> RunDirError:
     problem, other = error.strerror, "another"
     if error.errno in _NO_SOCKETS:
         problem, other = "its file system has no Unix sockets", "a local"
-    return RunDirError(
-        f"cannot create {path}: {problem}; set JAXMON_RUN_DIR to {other} directory"
-    )
+    return _unusable(f"cannot create {path}: {problem}", f"{other} directory")
+
+
+def _unusable(problem: str, directory: str = "a writable directory") -> RunDirError:
+    return RunDirError(f"{problem}; set JAXMON_RUN_DIR to {directory}")
 
 
 def is_link(path: Path) -> bool:
@@ -256,11 +252,8 @@ def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
 def _socket_path(directory: Path, number: int) -> Path:
     path = directory / f"agent-{number}.sock"
     if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-        msg = (
-            f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes; "
-            "set JAXMON_RUN_DIR to a shorter directory"
-        )
-        raise RunDirError(msg)
+        problem = f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes"
+        raise _unusable(problem, "a shorter directory")
     return path
 
 
@@ -304,11 +297,8 @@ def prepare(directory: Path) -> int:
         # user may have created it.
         status, mode = directory.lstat(), directory.stat().st_mode
     except OSError as error:
-        msg = (
-            f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
-            "writable directory"
-        )
-        raise RunDirError(msg) from error
+        problem = f"run directory {directory}: {error.strerror}"
+        raise _unusable(problem) from error
     if directory.parent == _temporary():
         problem = ""
         if stat.S_ISLNK(status.st_mode):
@@ -316,11 +306,8 @@ def prepare(directory: Path) -> int:
         elif status.st_uid != os.getuid():
             problem = f"belongs to uid {status.st_uid}, not to {os.getuid()}"
         if problem:
-            msg = (
-                f"run directory {directory} {problem}; set JAXMON_RUN_DIR to a "
-                "directory of your own"
-            )
-            raise RunDirError(msg)
+            problem = f"run directory {directory} {problem}"
+            raise _unusable(problem, "a directory of your own")
     # For the group, too, if the directory is set-group-ID and open to it.
     return 0o660 if mode & _SHARED == _SHARED else 0o600
 

@@ -10,13 +10,12 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedRun:
+class CompletedRun(NamedTuple):
     """How a program exited, negative for a signal, and the end of what it wrote."""
 
     code: int

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.facts.host import (
     CollectiveTimes,
@@ -25,7 +24,7 @@ from jaxmon.facts.host import (
 from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.job.model import Job, JobState, LateRank, RasView
-from jaxmon.job.words import advice_lines, points
+from jaxmon.job.words import advice_lines, chosen, points
 from jaxmon.limits import Limits
 
 
@@ -119,14 +118,10 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
     """Return it as JSON types."""
     if view is None:
         return None
-    processes = view.ras.processes
     return {
         "target": view.target,
-        "version": view.ras.version,
-        "age_seconds": view.ras.age_seconds,
-        "responding": processes.responding,
-        "unresponsive": processes.unresponsive,
-        "dead": processes.dead,
+        **chosen(view.ras, "version age_seconds"),
+        **chosen(view.ras.processes, "responding unresponsive dead"),
         "lagging": view.ras.lagging,
         "behind": [
             {**_identity(process, rank), "lag": process.lag}
@@ -143,7 +138,7 @@ def _identity(
     process: LaggingRank | MissingProcess, rank: Rank | None
 ) -> dict[str, Any]:
     index = None if rank is None else rank.index
-    return {"rank": index, "host": process.host, "pid": process.pid}
+    return {"rank": index, **chosen(process, "host pid")}
 
 
 def _name(process: LaggingRank | MissingProcess, rank: Rank | None) -> str:
@@ -166,8 +161,7 @@ def _lagging(view: RasView) -> Iterator[str]:
         yield f"{more:,} more ranks are behind"
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
+class _Timed(NamedTuple):
     rank: Rank
     collectives: CommunicatorRank
     seconds: tuple[float, ...]
@@ -285,15 +279,13 @@ def late_document(found: Sequence[LateRank]) -> list[dict[str, Any]]:
     return [
         {
             "rank": late.rank.index,
-            "host": late.rank.host,
-            "pid": late.rank.pid,
+            **chosen(late.rank, "host pid"),
             "verdict": _late_text(late),
             "action": _ADVICE,
             "communicator": late.collectives.communicator,
             "nccl_rank": late.collectives.rank,
             "nccl_ranks": late.collectives.ranks,
-            "collective": late.collectives.collective,
-            "size": late.collectives.size,
+            **chosen(late.collectives, "collective size"),
             "seconds": late.mean,
             "median_seconds": late.median,
             "others_wait_ratio": late.ratio,

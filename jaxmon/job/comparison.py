@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, compress, pairwise
 from statistics import fmean, median, median_high, median_low, variance
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.facts.rank import COLUMNS, MOST_ROWS, Rank
 
@@ -182,8 +182,7 @@ class ComparedRank:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class RankComparison:
+class RankComparison(NamedTuple):
     """
     Ranks over the same calls: windows lie between *edges*, the latest first, which are
     *ages* old; the latest have *window* seconds, a step *step_calls*. What is known

@@ -24,6 +24,7 @@ from jaxmon.job.words import (
     MOST_NUMBERS,
     advice_lines,
     agreeing,
+    chosen,
     numbers,
     point,
     rest,
@@ -357,8 +358,6 @@ def compile_document(found: model.RepeatedCompiles | None) -> dict[str, Any] | N
         "ranks": found.numbers[:MOST_NUMBERS],
         "number": len(found.numbers),
         "loaded": found.loaded[:MOST_NUMBERS],
-        "function": found.function,
-        "functions": found.functions,
-        "seconds": found.seconds,
+        **chosen(found, "function functions seconds"),
         "longest_seconds": found.longest,
     }

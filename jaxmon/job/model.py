@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from jaxmon.facts.host import CommunicatorRank, LaggingRank, MissingProcess, Ras
 from jaxmon.facts.rank import Rank
@@ -74,8 +75,7 @@ _WAITS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Suspects:
+class Suspects(NamedTuple):
     """
     Ranks that are alike in *kind*, for which others wait: *numbers* of all, *ranks* of
     those known. *function* is the program's at *place*, or the jitted one; *calls* is
@@ -109,8 +109,7 @@ class Suspects:
         return tuple(of for of in self.ranks[0].now.others if of.stack) if here else ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWait:
+class DeviceWait(NamedTuple):
     """
     Ranks that wait for the device, and so for other ranks: in *call*, from 1, of
     *function*, most of them at *place*. They have made it and *fetch* results, or wait
@@ -142,8 +141,7 @@ class SlowKind(Enum):
     """Its device works on programs that no other process takes part in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(NamedTuple):
     """
     A rank for which the others wait in their collectives, *ratio* of the time.
 
@@ -172,8 +170,7 @@ class Straggler:
     xids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Slowness:
+class Slowness(NamedTuple):
     """
     Which ranks make a job slower now, and *former* ones; a *step* takes so many seconds
     (a call, if no step is known), of which the others wait for those that are *lost*;
@@ -187,8 +184,7 @@ class Slowness:
     throttled: tuple[tuple[Rank, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RasView:
+class RasView(NamedTuple):
     """
     What RAS knows; ranks *behind* and *missing* processes have our rank, if known.
     """
@@ -205,8 +201,7 @@ class RasView:
         return not (self.ras.lagging or processes.unresponsive or processes.dead)
 
 
-@dataclass(frozen=True, slots=True)
-class LateRank:
+class LateRank(NamedTuple):
     """
     A rank for which collectives of a communicator wait *ratio* of the time: *mean* and
     *median* are seconds of kernels; *several* if its process has other ranks there.
@@ -220,8 +215,7 @@ class LateRank:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class SetupDifference:
+class SetupDifference(NamedTuple):
     """The value of some ranks, that of most, and how many there are."""
 
     name: str
@@ -230,8 +224,7 @@ class SetupDifference:
     values: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DeviatingRanks:
+class DeviatingRanks(NamedTuple):
     """Ranks that differ from most others, and in what."""
 
     numbers: tuple[int, ...]
@@ -253,8 +246,7 @@ class MissCause(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedCompiles:
+class RepeatedCompiles(NamedTuple):
     """
     Compiles of *ranks* that the persistent cache would have saved, as for those that
     *loaded* them: *functions*, the longest of which is *function*, *seconds* in all,
@@ -304,8 +296,7 @@ class Job:
     repeated: RepeatedCompiles | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """
     What is found out about jobs, the worst first. *silent* hosts did not answer;
     *others* belong to no job; *unknown* processes failed without a known rank; *doubts*

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, STOPPED
 from jaxmon.facts.host import JobHost
@@ -52,8 +52,7 @@ class FailureKind(Enum):
 _SILENT = frozenset((FailureKind.KILLED, FailureKind.CRASHED, FailureKind.STOPPED))
 
 
-@dataclass(frozen=True, slots=True)
-class RankFailure:
+class RankFailure(NamedTuple):
     """How a rank failed, between *first* and *last*; *of_peers* if others were gone."""
 
     rank: Rank
@@ -167,8 +166,7 @@ class PostMortem:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PostMortems:
+class PostMortems(NamedTuple):
     """
     What is found out about jobs, the latest failure first; *unknown* are failures of
     processes of no known rank, if one is missing, the latest first.

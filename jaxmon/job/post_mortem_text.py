@@ -262,7 +262,7 @@ def document(found: PostMortems) -> dict[str, Any]:
         "jobs": [_job_document(job) for job in found.jobs],
         "hosts": [_host(host) for host in found.hosts if not host.trouble],
         "silent": [
-            {"target": host.target, "trouble": host.trouble}
+            job_words.chosen(host, "target trouble")
             for host in found.hosts
             if host.trouble
         ],
@@ -277,21 +277,17 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
     def listed(of: tuple[RankFailure, ...]) -> list[dict[str, Any]]:
         return [_failure(failure, job.first) for failure in of[:MOST_NUMBERS]]
 
+    failures = job_words.chosen(job, "together later consequences")
+    ranks = job_words.chosen(job, "waiting finished missing restarted")
     return {
         "coordinator": job.coordinator,
         "processes": job.count,
-        "hosts": job.hosts,
-        "failed": job.failed,
+        **job_words.chosen(job, "hosts failed"),
         "verdict": verdict(job),
         "first": None if job.first is None else _failure(job.first, None),
-        "together": listed(job.together),
-        "later": listed(job.later),
-        "consequences": listed(job.consequences),
-        "waiting": job.waiting[:MOST_NUMBERS],
+        **{name: listed(of) for name, of in failures.items()},
+        **{name: of[:MOST_NUMBERS] for name, of in ranks.items()},
         "running": _running(job)[:MOST_NUMBERS],
-        "finished": job.finished[:MOST_NUMBERS],
-        "missing": job.missing[:MOST_NUMBERS],
-        "restarted": job.restarted[:MOST_NUMBERS],
     }
 
 
@@ -306,14 +302,12 @@ def _failure(failure: RankFailure, first: RankFailure | None) -> dict[str, Any]:
         "what": what(failure),
         "code": words.code if failure.kind is FailureKind.EXIT else None,
         "of_peers": failure.of_peers,
-        "where": words.where,
-        "function": words.function,
+        **job_words.chosen(words, "where function"),
         "reached": list(reached(failure)),
         "time": failure.time,
         "uncertainty_seconds": (failure.last - failure.first) / 2,
         "seconds_after_first": None if first is None else failure.time - first.time,
-        "oom_kills": failure.rank.oom_kills,
-        "host_oom_kills": failure.rank.host_oom_kills,
+        **job_words.chosen(failure.rank, "oom_kills host_oom_kills"),
     }
 
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import median_low
+from typing import NamedTuple
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank, RecentLine
@@ -75,8 +75,7 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _SlowWindows:
+class _SlowWindows(NamedTuple):
     """
     Windows in which the others waited *lag* longer for a rank, or its device worked
     that much longer; in those *explained* it is known what it did.

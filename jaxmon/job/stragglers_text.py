@@ -161,14 +161,10 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
         "verdict": _headline(slowness) if slowness.stragglers else "",
         "step_seconds": slowness.step,
         "lost_seconds": slowness.lost,
-        "stragglers": [
-            _straggler_document(straggler)
-            for straggler in slowness.stragglers[: words.MOST_NUMBERS]
-        ],
-        "former": [
-            _straggler_document(straggler)
-            for straggler in slowness.former[: words.MOST_NUMBERS]
-        ],
+        **{
+            name: [*map(_straggler_document, found[: words.MOST_NUMBERS])]
+            for name, found in words.chosen(slowness, "stragglers former").items()
+        },
         "throttled": [
             {"rank": rank.index, "reasons": reasons}
             for rank, reasons in slowness.throttled[: words.MOST_NUMBERS]
@@ -184,8 +180,7 @@ def _straggler_document(straggler: Straggler) -> dict[str, Any]:
         else _sentence([straggler]),
         "action": _PHRASES[straggler.kind].advice,
         "where": straggler.place,
-        "activity": straggler.activity,
-        "function": straggler.function,
+        **words.chosen(straggler, "activity function"),
         "others_wait_ratio": straggler.ratio,
         "seconds_of_step": straggler.spent,
         "median_seconds_of_step": straggler.median,
@@ -195,8 +190,7 @@ def _straggler_document(straggler: Straggler) -> dict[str, Any]:
         "seconds": straggler.seconds,
         "since_the_start": straggler.always,
         "ended_seconds": straggler.ended_seconds or None,
-        "throttled": straggler.throttled,
-        "xids": straggler.xids,
+        **words.chosen(straggler, "throttled xids"),
     }
 
 

@@ -198,8 +198,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "silent": [
             {"target": target, "trouble": trouble} for target, trouble in verdict.silent
         ],
-        "answered": verdict.answered,
-        "others": verdict.others,
+        **words.chosen(verdict, "answered others"),
         "unknown_rank": verdict.unknown,
         "doubts": [
             {"target": target, "doubt": doubt} for target, doubt in verdict.doubts
@@ -254,8 +253,7 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "number": len(suspects.numbers),
         "function": suspects.function,
         "where": suspects.place,
-        "seconds": suspects.seconds,
-        "calls": suspects.calls,
+        **words.chosen(suspects, "seconds calls"),
         "gone": [str(helper) for helper in suspects.failed_helpers],
         "fillers": [thread.filling for thread in suspects.fillers],
         "processes": [

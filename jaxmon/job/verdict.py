@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from statistics import median
 
@@ -108,8 +107,6 @@ def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
     jobs = [
         _job(key, ranks, hosts, places[key], limits) for key, ranks in found.items()
     ]
-    if any(host.nccl is not None for host in hosts):
-        jobs = [replace(job, nccl=ras_view(job.ranks, hosts)) for job in jobs]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
     answered = len(hosts) - len(silent)
     return Verdict(
@@ -139,7 +136,7 @@ def _job(
     # Those that wait in another program or place are suspects.
     other = {number for group in suspects for number in group.numbers}
     numbers = tuple(number for number in waiting.numbers if number not in other)
-    waiting = replace(waiting, numbers=numbers)
+    waiting = waiting._replace(numbers=numbers)
     limit = _limit(alive, suspects, waiting, limits)
     state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
@@ -173,9 +170,10 @@ def _job(
         ),
         tuple(ranks),
         slowness,
-        late_ranks=late,
-        deviating=deviating_ranks(ranks),
-        repeated=repeated(ranks, limits),
+        ras_view(ranks, hosts),
+        late,
+        deviating_ranks(ranks),
+        repeated(ranks, limits),
     )
 
 
@@ -328,7 +326,7 @@ def _apart(alive: Sequence[Rank], waiting: DeviceWait) -> Iterable[Suspects]:
     for function, some in grouped(found, lambda of: of[1]).items():
         ranks = [rank for rank, _ in some]
         for alike in _alike(SuspectKind.PROGRAM, ranks, waiting):
-            yield replace(alike, function=function)
+            yield alike._replace(function=function)
     if not found:
         yield from _alike(SuspectKind.ELSEWHERE, elsewhere(alive, waiting), waiting)
 

@@ -300,14 +300,14 @@ def how_many(job: model.Job) -> str:
     return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
 
 
+def chosen(record: object, names: str) -> dict[str, Any]:
+    """Return the attributes *names* of *record*, as parts of a document."""
+    return {name: getattr(record, name) for name in names.split()}
+
+
 def identity(rank: Rank) -> dict[str, Any]:
     """Return who *rank* is, as JSON types."""
-    return {
-        "rank": rank.index,
-        "host": rank.host,
-        "pid": rank.pid,
-        "worker": rank.worker,
-    }
+    return {"rank": rank.index, **chosen(rank, "host pid worker")}
 
 
 def short(function: str) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from jaxmon.catalog.values import SERVED
+
 
 GRPC, HTTP, CONSOLE = "grpc", "http/protobuf", "console"
 
@@ -38,6 +40,9 @@ class Plan(NamedTuple):
     """
     How metrics are pushed: routes, seconds between exports and of *deadline* for the
     last, *temporality* as in the variable, and *problems* with ignored ones.
+
+    Beyond what variables say, *name* is the default of ``service.name``, *names* one of
+    `jaxmon.catalog.values.PUSHED_NAMES`, and *from_zero* is as of `Converter`.
     """
 
     routes: tuple[str, ...]
@@ -45,6 +50,9 @@ class Plan(NamedTuple):
     deadline: float = _DEADLINE
     temporality: str = "cumulative"
     problems: tuple[str, ...] = ()
+    name: str | None = None
+    names: str = SERVED
+    from_zero: bool = True
 
 
 def is_asked(environ: Mapping[str, str]) -> bool:

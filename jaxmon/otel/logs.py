@@ -17,7 +17,7 @@ from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 
 from jaxmon.otel.exporters import exported, exporter
-from jaxmon.otel.resource import of_variables, resource
+from jaxmon.otel.resource import resource
 from jaxmon.version import version
 
 
@@ -53,8 +53,7 @@ class OwnLogs:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._exporter = exporter("LOGS", environ)
         self._collected = Collected()
-        found = resource(environ, of_variables(environ))
-        provider = LoggerProvider(found, shutdown_on_exit=False)
+        provider = LoggerProvider(resource(environ), shutdown_on_exit=False)
         provider.add_log_record_processor(self._collected)
         self._provider = provider
 

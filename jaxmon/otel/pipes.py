@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from opentelemetry.sdk.metrics import Exemplar
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.sdk.metrics import Exemplar, export
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import RUNS_GROUP, Metric
-from jaxmon.catalog.conventions import CONVENTIONS, UNITS, Convention
+from jaxmon.catalog.conventions import CONVENTIONS, OF_GPUS, UNITS, Convention
 from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
@@ -43,14 +32,6 @@ from jaxmon.version import version
 
 # Attributes whose values are numbers.
 _NUMBERS = ("cpython.gc.generation",)
-
-
-def applies(convention: Convention, point: Any) -> bool:
-    """Return whether *convention* is about the series of *point*."""
-    if not convention.only:
-        return True
-    label = convention.labels[0][0]
-    return str(point.attributes.get(label, "")).startswith(convention.only)
 
 
 def by_convention(convention: Convention, point: Any, started: int) -> Any:
@@ -115,23 +96,20 @@ class _Count(NamedTuple):
 class Converter:
     """
     Turns families into data points, for one exporter and thread; it keeps 0.8 kB per
-    sample. Counting *started* in Unix nanoseconds, of all series if *from_zero*; else,
-    as on a sidecar's page, deltas of other than new agents begin when first delivered.
-    *conventions* have other names; *failed* gets names of metrics left out.
+    sample. Counting *started* in Unix nanoseconds, of all series if *plan* counts from
+    zero; else, as on a sidecar's page, deltas of other than new agents begin when first
+    delivered. *failed* gets names of metrics left out.
     """
 
     resource: Resource
-    _: KW_ONLY
-    version: str
+    plan: Plan
     started: int
-    temporality: str = "cumulative"
-    from_zero: bool = True
-    conventions: Mapping[Metric, Convention] = field(default_factory=dict)
     failed: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._scope = InstrumentationScope("jaxmon", self.version)
-        self._deltas = _DELTAS[self.temporality]
+        self._scope = InstrumentationScope("jaxmon", version())
+        self._deltas = _DELTAS[self.plan.temporality]
+        self._conventions = CONVENTIONS if self.plan.names == SEMANTIC else {}
         # Series of the latest families, and of those being converted.
         self._earlier: dict[str, _Parsed] = {}
         self._parsed: dict[str, _Parsed] = {}
@@ -141,7 +119,7 @@ class Converter:
         self._arrived = 0
         self._later = False
 
-    def convert(self, families: Iterable[Family], time: int) -> MetricsData:
+    def convert(self, families: Iterable[Family], time: int) -> export.MetricsData:
         """
         Return *families* as of *time*, in Unix nanoseconds. NaN is left out, and
         families of one name are one metric. Takes 1 µs per sample, more for new ones.
@@ -161,11 +139,12 @@ class Converter:
                     merged[metric.name] = first._replace(exemplars=both)
         metrics: dict[str, tuple[Metric, Convention | None, list[Any]]] = {}
         for family in merged.values():
-            metric, convention = family.metric, self.conventions.get(family.metric)
+            metric, convention = family.metric, self._conventions.get(family.metric)
             try:
                 for point in self._points(family):
                     name, called, given = metric.name, None, point
-                    if convention is not None and applies(convention, point):
+                    uuid = str((point.attributes or {}).get("uuid", OF_GPUS))
+                    if convention is not None and uuid.startswith(OF_GPUS):
                         name, called = convention.name, convention
                         given = by_convention(convention, point, self.started)
                     metrics.setdefault(name, (metric, called, []))[2].append(given)
@@ -173,8 +152,8 @@ class Converter:
                 metrics.pop(metric.name, None)
                 self.failed(metric.name)
         made = [self._metric(*entry) for entry in metrics.values()]
-        scope = ScopeMetrics(self._scope, made, "")
-        return MetricsData([ResourceMetrics(self.resource, [scope], "")])
+        scope = export.ScopeMetrics(self._scope, made, "")
+        return export.MetricsData([export.ResourceMetrics(self.resource, [scope], "")])
 
     def delivered(self) -> None:
         """Begin later deltas here; what did not arrive is part of the next."""
@@ -185,7 +164,9 @@ class Converter:
         self._arrived = self._time
         self._later = True
 
-    def _points(self, family: Family) -> Iterator[NumberDataPoint | HistogramDataPoint]:
+    def _points(
+        self, family: Family
+    ) -> Iterator[export.NumberDataPoint | export.HistogramDataPoint]:
         metric = family.metric
         if metric.kind == "histogram":
             yield from self._histograms(family)
@@ -198,9 +179,9 @@ class Converter:
             since = 0
             if metric.kind == "counter":
                 (number,), since = self._counted(metric, series, (number,), labels_)
-            yield NumberDataPoint(labels_, since, self._time, number)
+            yield export.NumberDataPoint(labels_, since, self._time, number)
 
-    def _histograms(self, family: Family) -> Iterator[HistogramDataPoint]:
+    def _histograms(self, family: Family) -> Iterator[export.HistogramDataPoint]:
         """Yield a point for each set of labels, from its buckets, sum and count."""
         metric = family.metric
         found: dict[_Key, _Parts] = {}
@@ -222,7 +203,7 @@ class Converter:
             counts, since = self._counted(
                 metric, parts.series, everything, parts.labels
             )
-            yield HistogramDataPoint(
+            yield export.HistogramDataPoint(
                 attributes=parts.labels,
                 exemplars=list(self._exemplars(parts.exemplars)),
                 start_time_unix_nano=since,
@@ -261,7 +242,7 @@ class Converter:
         """Return what to export of *counts*, and since when that was counted."""
         before = self._before.get(series)
         if before is None:
-            is_new = self.from_zero or (self._later and "worker" in labels_)
+            is_new = self.plan.from_zero or (self._later and "worker" in labels_)
             is_new = is_new and metric.group != RUNS_GROUP
             before = _Count((0,) * len(counts) if is_new else counts, self.started)
         elif len(before.counts) != len(counts) or counts[-1] < before.counts[-1]:
@@ -295,19 +276,21 @@ class Converter:
         self, metric: Metric, convention: Convention | None, points: list[Any]
     ) -> SdkMetric:
         temporality = (
-            AggregationTemporality.DELTA
+            export.AggregationTemporality.DELTA
             if metric.kind in self._deltas
-            else AggregationTemporality.CUMULATIVE
+            else export.AggregationTemporality.CUMULATIVE
         )
-        data: Sum | Gauge | Histogram
+        data: export.Sum | export.Gauge | export.Histogram
         if metric.kind == "histogram":
-            data = Histogram(points, temporality)
+            data = export.Histogram(points, temporality)
         elif metric.kind == "counter":
-            data = Sum(points, temporality, is_monotonic=True)
+            data = export.Sum(points, temporality, is_monotonic=True)
         elif convention is not None and convention.instrument == "updowncounter":
-            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=False)
+            data = export.Sum(
+                points, export.AggregationTemporality.CUMULATIVE, is_monotonic=False
+            )
         else:
-            data = Gauge(points)
+            data = export.Gauge(points)
         if convention is not None:
             return SdkMetric(convention.name, metric.help, convention.unit, data)
         return SdkMetric(metric.name, metric.help, UNITS.get(metric.unit, ""), data)
@@ -338,51 +321,26 @@ class Pipe(NamedTuple):
         return arrived
 
 
-class Parts(NamedTuple):
-    """What pipes are made of: exporters, and attributes of the resource."""
-
-    exporters: list[MetricExporter]
-    attributes: dict[str, Any]
-
-
-def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
+def exporters(plan: Plan, environ: Mapping[str, str]) -> list[MetricExporter]:
     """
-    Return what *plan* needs. Not while the interpreter shuts down: the SDK starts
-    threads to find the resource. Raises `ImportError`: an exporter is not installed;
-    `Exception`: the SDK's, for an invalid variable.
+    Return what *plan* names. Not while the interpreter shuts down. Raises
+    `ImportError`: an exporter is not installed; `Exception`: the SDK's, for an invalid
+    variable.
     """
-    exporters = [_exporter(route, environ) for route in plan.routes]
-    return Parts(exporters, resource.of_variables(environ))
+    return [_exporter(route, environ) for route in plan.routes]
 
 
-def pipes(  # noqa: PLR0913 - what the parts of a pipe need
+def pipes(
     plan: Plan,
-    made: Parts,
+    made: list[MetricExporter],
     environ: Mapping[str, str],
     *,
     started: int,
-    from_zero: bool,
-    name: str | None,
-    names: str,
     failed: Callable[[str], None],
 ) -> list[Pipe]:
     """Return a pipe for each exporter in *made*; *failed* gets names left out."""
-    found = resource.resource(environ, made.attributes, name=name)
-    return [
-        Pipe(
-            sdk_exporter,
-            Converter(
-                found,
-                version=version(),
-                started=started,
-                temporality=plan.temporality,
-                from_zero=from_zero,
-                conventions=CONVENTIONS if names == SEMANTIC else {},
-                failed=failed,
-            ),
-        )
-        for sdk_exporter in made.exporters
-    ]
+    found = resource.resource(environ, name=plan.name)
+    return [Pipe(of, Converter(found, plan, started, failed)) for of in made]
 
 
 def _exporter(route: str, environ: Mapping[str, str]) -> MetricExporter:

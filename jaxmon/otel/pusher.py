@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import disclosure
 from jaxmon.otel.environment import Plan
-from jaxmon.threads import DaemonThread, Deadline, Event
+from jaxmon.threads import Deadline, ExportThread
 
 
 if TYPE_CHECKING:
-    from jaxmon.otel.pipes import Parts, Pipe
+    from opentelemetry.sdk.metrics.export import MetricExporter
+
+    from jaxmon.otel.pipes import Pipe
 
 log = logging.getLogger("jaxmon")
 
@@ -30,49 +31,33 @@ _SIGNAL = "metrics"
 _of_parent: list[object] = []
 
 
-class Pusher:
+class Pusher(ExportThread):
     """
     Pushes the families of an endpoint, on a daemon thread. A receiver that is down,
     slow or full delays only that: nothing is queued, for the next export has it all.
 
     *collect* is called on that thread, *failed* while an exception is handled, with the
-    place. *from_zero* is as of `Converter`; *name* is the default of ``service.name``,
-    *names* one of `jaxmon.catalog.values.PUSHED_NAMES`. Without a *timer* it pushes
-    when asked; *run* runs the body of the thread.
+    place. Without a *timer* it pushes when asked; *run* runs the body of the thread.
     """
 
-    def __init__(  # noqa: PLR0913 - options, most with a default
+    def __init__(
         self,
         collect: Callable[[], Iterable[Family]],
         plan: Plan,
         *,
         failed: Callable[[str], None],
-        from_zero: bool = True,
-        name: str | None = None,
-        names: str = SERVED,
-        environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
     ) -> None:
+        super().__init__("jaxmon-otlp", plan.interval if timer else None, run)
         self._collect = collect
         self._plan = plan
         self._failed = failed
-        self._from_zero = from_zero
-        self._name = name
-        self._names = names
-        self._environ = environ
-        self._interval = plan.interval if timer else None
-        self._run = run
-        self._parts: Parts | None = None
+        self._exporters: list[MetricExporter] | None = None
         self._pipes: list[Pipe] | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
         self._failing = 0
         self._failing_since: float | None = None
-        self._wake = Event()
-        self._stopping = self._over = False
-        # Who waits for an export that begins after they asked.
-        self._waiting: list[Event] = []
-        self._thread: DaemonThread | None = None
 
     def prepare(self) -> None:
         """
@@ -82,7 +67,7 @@ class Pusher:
         try:
             from jaxmon.otel import pipes  # noqa: PLC0415 - few push
 
-            self._parts = pipes.parts(self._plan, self._environ)
+            self._exporters = pipes.exporters(self._plan, os.environ)
         except ImportError as error:
             msg = (
                 f"pushing metrics by OTLP needs packages that are not installed "
@@ -95,46 +80,20 @@ class Pusher:
         for problem in self._plan.problems:
             log.warning("%s", problem)
 
-    def start(self) -> None:
-        """Start the thread, once prepared. Raises `RuntimeError`: none is left."""
-        self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
-        self._thread.start()
-
     def stop(self, deadline: Deadline | None = None) -> None:
         """Export once more, within both deadlines, and stop. Idempotent."""
         deadline = deadline or Deadline(1.5 * self._plan.deadline)
         deadline.begin()
-        thread, self._thread = self._thread, None
-        self._stopping = True
-        self._wake.set()
-        if thread is None or not thread.is_alive():
-            self._close()
-            return
-        seconds = min(self._plan.deadline, deadline.portion())
-        thread.join(seconds)
-        if thread.is_alive():
+        if not self.end_by(deadline, most=self._plan.deadline):
             log.warning(
-                "jaxmon could not push its last metrics by OTLP within %.2g s", seconds
+                "jaxmon could not push its last metrics by OTLP within %.2g s",
+                self._plan.deadline,
             )
-            # Ends its attempts; only a response that does not come is waited for.
-            self._over = True
-            self._close()
-            thread.join(deadline.portion())
-
-    def push(self) -> Event:
-        """Export soon; what is returned is set when that has ended. Never blocks."""
-        done = Event()
-        if (thread := self._thread) is None or not thread.is_alive():
-            done.set()
-        else:
-            self._waiting.append(done)
-            self._wake.set()
-        return done
 
     def abandon(self) -> None:
         """Leave the connections to the parent; called in a forked child."""
-        _of_parent.append((self._parts, self._pipes))
-        self._thread, self._parts, self._pipes = None, None, None
+        _of_parent.append((self._exporters, self._pipes))
+        self._thread, self._exporters, self._pipes = None, None, None
 
     def families(self) -> list[Family]:
         """Return the pusher's own metric; thread-safe."""
@@ -150,28 +109,12 @@ class Pusher:
             "failing_seconds": 0.0 if since is None else monotonic() - since,
         }
 
-    def _body(self) -> None:
-        try:
-            stopping = False
-            while not stopping:
-                self._wake.wait(self._interval)
-                self._wake.clear()
-                # In single steps: others add to the list meanwhile.
-                stopping, waiting = self._stopping, self._waiting.copy()
-                if not self._over:
-                    self._push()
-                for done in waiting:
-                    self._waiting.remove(done)
-                    done.set()
-        finally:
-            self._close()
-
-    def _push(self) -> None:
+    def _export(self) -> None:
         try:
             families = list(self._collect())
             now = int(wall_time() * _NANOSECONDS)
-            if self._pipes is None and self._parts is not None:
-                self._pipes = self._connected(self._parts, families, now)
+            if self._pipes is None and self._exporters is not None:
+                self._pipes = self._connected(self._exporters, families, now)
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
             self._failed("otlp")
             self._count(arrived=False)
@@ -194,7 +137,7 @@ class Pusher:
             self._failing_since = monotonic()
 
     def _connected(
-        self, parts: Parts, families: Iterable[Family], now: int
+        self, made: list[MetricExporter], families: Iterable[Family], now: int
     ) -> list[Pipe]:
         """Return the pipes, made when the program has set up its OpenTelemetry."""
         from jaxmon.otel import pipes  # noqa: PLC0415 - prepared
@@ -208,18 +151,15 @@ class Pusher:
         ]
         return pipes.pipes(
             self._plan,
-            parts,
-            self._environ,
+            made,
+            os.environ,
             started=min([now, *starts]),
-            from_zero=self._from_zero,
-            name=self._name,
-            names=self._names,
             failed=lambda metric: self._failed(f"otlp:{metric}"),
         )
 
     def _close(self) -> None:
-        parts, self._parts = self._parts, None
-        for exporter in parts.exporters if parts is not None else ():
+        exporters, self._exporters = self._exporters, None
+        for exporter in exporters or ():
             try:
                 exporter.shutdown()
             except Exception:  # noqa: BLE001 - contained: the program ends as it did

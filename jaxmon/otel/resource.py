@@ -10,19 +10,12 @@ import platform
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.resources import (
-    TELEMETRY_SDK_LANGUAGE,
-    TELEMETRY_SDK_NAME,
-    TELEMETRY_SDK_VERSION,
-    OTELResourceDetector,
-    Resource,
-    ResourceDetector,
-)
+from opentelemetry.sdk import resources
 from opentelemetry.sdk.version import __version__
 
 
@@ -107,40 +100,23 @@ def _program() -> str:
 
 
 _UNKNOWN = "unknown_service"
-_DETECTORS = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
-
-
-def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return attributes of variables and detectors, without starting threads."""
-    given: dict[str, Any] = {
-        TELEMETRY_SDK_LANGUAGE: "python",
-        TELEMETRY_SDK_NAME: "opentelemetry",
-        TELEMETRY_SDK_VERSION: __version__,
-    }
-    for detector in _detectors(environ):
-        given.update(_named(detector.detect()))
-    return given
-
-
-def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
-    names = {name.strip() for name in environ.get(_DETECTORS, "").split(",")}
-    if names := names - {"", "otel"}:
-        from importlib.metadata import entry_points  # noqa: PLC0415 - takes time
-
-        for entry in entry_points(group="opentelemetry_resource_detector"):
-            if entry.name in names or "*" in names:
-                yield entry.load()()
-    yield OTELResourceDetector()
 
 
 def resource(
-    environ: Mapping[str, str], given: Mapping[str, Any], *, name: str | None = None
-) -> Resource:
-    """Return the resource; *given* is that of `of_variables`, *name* a default."""
-    found: dict[str, Any] = dict(attributes(environ))
+    environ: Mapping[str, str], *, name: str | None = None
+) -> resources.Resource:
+    """Return the resource, *name* a default; variables go before what is found."""
+    found: dict[str, Any] = {
+        **attributes(environ),
+        resources.TELEMETRY_SDK_LANGUAGE: "python",
+        resources.TELEMETRY_SDK_NAME: "opentelemetry",
+        resources.TELEMETRY_SDK_VERSION: __version__,
+    }
     if name is not None:
         found[SERVICE_NAME] = name
-    return Resource({**found, **given, **_named(_of_program())})
+    for given in (resources.OTELResourceDetector().detect(), _of_program()):
+        found |= _named(given)
+    return resources.Resource(found)
 
 
 def _named(described: Any) -> dict[str, Any]:

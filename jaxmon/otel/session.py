@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import connection, connectionpool
 from urllib3.exceptions import HTTPError
 
-from jaxmon.host.http.stream import Bounds
+from jaxmon.host.http.stream import Bounds, Received
 
 
 # Of a response with its head; one of OTLP names what was rejected.
@@ -67,26 +67,17 @@ class _LimitedResponse(HTTPResponse):
         self.fp = io.BufferedReader(_Limited(self.fp.detach(), sock, bounds))
 
 
-class _Limited(io.RawIOBase):
-    """What the file *raw* of a socket receives, within bounds."""
+class _Limited(Received):
+    """What a connection receives; the file *raw* of it is closed with it."""
 
     def __init__(
         self, raw: io.RawIOBase, of_socket: socket.socket, bounds: Bounds
     ) -> None:
+        super().__init__(of_socket, bounds)
         self._raw = raw
-        self._socket = of_socket
-        self._bounds = bounds
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._socket.settimeout(self._bounds.remaining())
-        count = self._raw.readinto(buffer) or 0
-        self._bounds.count(count)
-        return count
 
     def close(self) -> None:
+        """Close the connection's file as well."""
         self._raw.close()
         super().close()
 

@@ -237,9 +237,8 @@ def _document(facts: Facts) -> dict[str, Any]:
     }
     # An older agent gives all of the command line.
     program = str(mapping(mapping(facts.overview).get("process")).get("program") or "")
-    hidden = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[
-        ::-1
-    ]
+    words = disclosure.hidden(program.split(" "), announced=True)
+    hidden = sorted(words, key=len, reverse=True)
 
     def redacted(text: str) -> str:
         return facts.redacted(disclosure.forms(disclosure.without(text, hidden)))

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from jaxmon.host.formats.layout import (
-    INDENT,
-    UNKNOWN,
-    Column,
-    share,
-    shortened,
-    table,
-    wrapped,
-)
+from jaxmon.host.formats import layout
 
 
 T = TypeVar("T")
 
-Fields: TypeAlias = Sequence[tuple[Column, Callable[[T], str]]]
+Fields: TypeAlias = Sequence[tuple[layout.Column, Callable[[T], str]]]
 """The columns of a table, with the cell that a record has in each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """
     Facts as they are displayed, on a terminal and on a page.
 
@@ -41,7 +31,7 @@ class Section:
 
     title: str
     about: str = ""
-    columns: Sequence[Column] = ()
+    columns: Sequence[layout.Column] = ()
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
     below: Sequence[str] = ()
@@ -53,11 +43,13 @@ class Section:
         """Return lines of *width* columns, none if there is nothing to report."""
         if not self:
             return []
-        lines = [shortened(f"{self.title}{self.about}", width)]
+        lines = [layout.shortened(f"{self.title}{self.about}", width)]
         if self.rows:
-            lines += table(self.columns, self.rows, width=width)
+            lines += layout.table(self.columns, self.rows, width=width)
         for text in self.below:
-            lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+            lines += layout.wrapped(
+                text, width, first=layout.INDENT, rest=layout.INDENT * 2
+            )
         return lines
 
 
@@ -66,19 +58,19 @@ def number(
     room: int,
     value: Callable[[T], float | None],
     text: Callable[[float], str],
-) -> tuple[Column, Callable[[T], str]]:
+) -> tuple[layout.Column, Callable[[T], str]]:
     """Return a column of numbers; each is formatted as *text*, if it is known."""
-    return Column(heading, room), lambda record: shown(value(record), text)
+    return layout.Column(heading, room), lambda record: shown(value(record), text)
 
 
 def words(
     heading: str,
     room: int,
     cell: Callable[[T], str],
-    cut: Callable[[str, int], str] = shortened,
-) -> tuple[Column, Callable[[T], str]]:
+    cut: Callable[[str, int], str] = layout.shortened,
+) -> tuple[layout.Column, Callable[[T], str]]:
     """Return a column of words; with no *room*, it takes what others leave."""
-    return Column(heading, room, right=False, cut=cut), cell
+    return layout.Column(heading, room, right=False, cut=cut), cell
 
 
 def tabulated(
@@ -111,7 +103,7 @@ def more(count: int) -> tuple[str, ...]:
 
 def shown(value: float | None, text: Callable[[float], str]) -> str:
     """Return *value* as *text*, `UNKNOWN` for `None`."""
-    return UNKNOWN if value is None else text(value)
+    return layout.UNKNOWN if value is None else text(value)
 
 
 def whole(value: float) -> str:
@@ -121,7 +113,7 @@ def whole(value: float) -> str:
 
 def ratio(value: float) -> str:
     """Return *value*, from 0 to 1, as a percentage."""
-    return share(value, 1)
+    return layout.share(value, 1)
 
 
 def moment(time: float, text: str = "%Y-%m-%d %H:%M:%S") -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.facts import status
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import (
     TEN_MINUTES,
@@ -18,30 +19,18 @@ from jaxmon.facts.recent import (
     queues,
     requests,
 )
-from jaxmon.facts.status import (
-    UNREAD,
-    AcceleratorSummary,
-    AgentSummary,
-    CollectorSummary,
-    DeviceSummary,
-    ErrorSummary,
-    FindingsSummary,
-    FunctionSummary,
-    HostVerdict,
-    ProcessVerdict,
-    Summary,
-    Totals,
-)
 from jaxmon.limits import Limits
 from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.answer import Onsets, answer
 
 
-_UNKNOWN = ProcessVerdict()
+_UNKNOWN = status.ProcessVerdict()
 _SUMMED = (
     *("calls", "misses", "compiles", "loads", "failed_compiles", "recompiles"),
     *("compile_seconds", "errors"),
 )
+# Of what is known of a host.
+_SHOWN = ("requests", "loops", "agents", "accelerators", "devices")
 MOST = 500
 """Functions in a summary: two and a half processes of 200 that share none."""
 # What agents call JAX's own functions, one by one or all together.
@@ -57,11 +46,11 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     version: str = "",
     whole: bool = True,
     run_dir: str = "",
-    verdict: HostVerdict = UNREAD,
-    collectors: Sequence[CollectorSummary] = (),
+    verdict: status.HostVerdict = status.UNREAD,
+    collectors: Sequence[status.CollectorSummary] = (),
     limits: Limits | None = None,
     onsets: Onsets | None = None,
-) -> Summary:
+) -> status.Summary:
     """
     Return the status as of *now*.
 
@@ -97,34 +86,30 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         verdict=verdict,
         limits=limits or Limits(),
     )
-    return Summary(
+    return status.Summary(
         version=version,
         time=now.time,
         whole=whole,
         run_dir=run_dir,
         limits=dict(facts.limits.changed),
         answer=answer(facts, onsets),
-        requests=tuple(facts.requests),
         queues=tuple(queues(now)),
         batches=tuple(batches(now, recent)),
-        loops=tuple(facts.loops),
         errors=tuple(errors(now)),
         totals=totals(every),
         functions=tuple(shown(every)),
         functions_omitted=max(len(every) - MOST, 0),
-        agents=tuple(facts.agents),
-        findings=FindingsSummary(
+        findings=status.FindingsSummary(
             verdict.shared, verdict.age, verdict.trouble, RUNBOOKS
         ),
-        accelerators=tuple(facts.accelerators),
-        devices=tuple(facts.devices),
         collectors=tuple(collectors),
+        **{name: tuple(getattr(facts, name)) for name in _SHOWN},
     )
 
 
 def _processes(
-    now: Reading, verdicts: Mapping[str, ProcessVerdict]
-) -> list[AgentSummary]:
+    now: Reading, verdicts: Mapping[str, status.ProcessVerdict]
+) -> list[status.AgentSummary]:
     """
     Return the processes by slot.
 
@@ -146,10 +131,10 @@ def _processes(
         verdict = verdicts.get(worker, _UNKNOWN)
         runtime = runtimes.get(worker, {})
         started = now.started(worker)
-        read = {name: getattr(verdict, name) for name in ProcessVerdict.fields}
+        read = {name: getattr(verdict, name) for name in status.ProcessVerdict.fields}
         read["release"] = verdict.release or runtime.get("release", "")
         found.append(
-            AgentSummary(
+            status.AgentSummary(
                 worker=worker,
                 up=up.get(worker, False),
                 died=worker in died,
@@ -166,12 +151,12 @@ def _processes(
     return found
 
 
-def _has_just_crashed(verdict: ProcessVerdict | None) -> bool:
+def _has_just_crashed(verdict: status.ProcessVerdict | None) -> bool:
     seconds = None if verdict is None else verdict.crashed_seconds
     return seconds is not None and seconds < TEN_MINUTES
 
 
-def _accelerators(now: Reading) -> list[AcceleratorSummary]:
+def _accelerators(now: Reading) -> list[status.AcceleratorSummary]:
     """Return the accelerators of the host, in the order of the driver."""
     up = now.by(catalog.ACCELERATOR_UP, "uuid")
     found: dict[str, Mapping[Key, float]] = {
@@ -185,7 +170,7 @@ def _accelerators(now: Reading) -> list[AcceleratorSummary]:
         "power_limit": now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid"),
     }
     return [
-        AcceleratorSummary(
+        status.AcceleratorSummary(
             uuid=row["uuid"],
             index=row["index"],
             model=row["model"],
@@ -197,7 +182,7 @@ def _accelerators(now: Reading) -> list[AcceleratorSummary]:
     ]
 
 
-def _devices(now: Reading) -> list[DeviceSummary]:
+def _devices(now: Reading) -> list[status.DeviceSummary]:
     pair = ("worker", "device")
     found: dict[str, Mapping[Key, float]] = {
         "memory_in_use": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use"),
@@ -206,7 +191,7 @@ def _devices(now: Reading) -> list[DeviceSummary]:
         "live_array_bytes": now.by(catalog.LIVE_ARRAY_BYTES, *pair),
     }
     return [
-        DeviceSummary(
+        status.DeviceSummary(
             worker=row["worker"],
             device=row["device"],
             platform=row["platform"],
@@ -222,12 +207,12 @@ def _of(key: Key, found: Mapping[str, Mapping[Key, float]]) -> dict[str, Any]:
     return {name: values.get(key) for name, values in found.items()}
 
 
-def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
+def shown(found: Sequence[status.FunctionSummary]) -> list[status.FunctionSummary]:
     """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
     return sorted(found, key=lambda function: function.internal)[:MOST]
 
 
-def functions(now: Reading) -> list[FunctionSummary]:
+def functions(now: Reading) -> list[status.FunctionSummary]:
     """Return the functions that did anything, by compile time."""
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     causes: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -248,7 +233,7 @@ def functions(now: Reading) -> list[FunctionSummary]:
         if value:
             causes[function][cause] += value
     return [
-        FunctionSummary(
+        status.FunctionSummary(
             name=name,
             internal=is_internal(name),
             calls=of["calls"],
@@ -268,14 +253,14 @@ def functions(now: Reading) -> list[FunctionSummary]:
     ]
 
 
-def errors(now: Reading) -> list[ErrorSummary]:
+def errors(now: Reading) -> list[status.ErrorSummary]:
     """Return the errors by function and kind, the most frequent first."""
     counts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for (worker, function, kind), value in now.of(catalog.ERRORS).items():
         if value:
             counts[function, kind][worker] = value
     found = [
-        ErrorSummary(
+        status.ErrorSummary(
             function=function, kind=kind, workers=in_order(of), count=sum(of.values())
         )
         for (function, kind), of in counts.items()
@@ -283,14 +268,14 @@ def errors(now: Reading) -> list[ErrorSummary]:
     return sorted(found, key=lambda error: (-error.count, error.function))
 
 
-def totals(found: Sequence[FunctionSummary]) -> Totals:
+def totals(found: Sequence[status.FunctionSummary]) -> status.Totals:
     """Return the sums of *found*, JAX's own functions included."""
     sums: dict[str, Any] = {
         name: sum(getattr(function, name) for function in found) for name in _SUMMED
     }
     hits = [function.hits for function in found if function.hits is not None]
     whole = sum(hits) if hits else None
-    return Totals(**sums, hits=whole, hit_rate=_rate(whole, sums["calls"]))
+    return status.Totals(**sums, hits=whole, hit_rate=_rate(whole, sums["calls"]))
 
 
 def is_internal(name: str) -> bool:

@@ -8,7 +8,6 @@ Each is empty if there is nothing to report.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.catalog import RUN_ACTIVITIES
@@ -238,7 +237,7 @@ def flops(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     ][:_MOST_UNKNOWN]
     about = " (FLOPs of the model: matrix products and convolutions, each once)"
     section = _of_functions("ARITHMETIC", _ARITHMETIC, found[:most], about)
-    return replace(section, about=about if found or below else "", below=below)
+    return section._replace(about=about if found or below else "", below=below)
 
 
 def cache(snapshot: Snapshot) -> Section:
@@ -324,7 +323,7 @@ def _of_functions(
     title: str, fields: Fields[FunctionFact], found: list[FunctionFact], about: str
 ) -> Section:
     section = tabulated(title, fields, found, about=about)
-    return replace(section, notes=[function.place for function in found])
+    return section._replace(notes=[function.place for function in found])
 
 
 _ACTIVITIES = {
@@ -369,8 +368,7 @@ def goodput_lines(record: RunRecord, width: int, *, now: float) -> list[str]:
     of_run = goodput(record)
     written = f"written {ago(max(now - record.time, 0.0))} by {record.host or 'a host'}"
     written += f"; this attempt {record.ended}" if record.ended else ""
-    return replace(
-        of_run,
+    return of_run._replace(
         title=f"{record.run}: goodput",
         about=f" {_result(record)}",
         below=[*of_run.below, written],

@@ -10,15 +10,14 @@ aborts at a flag that it does not know, so a flag is named only if jaxlib has it
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 FLAGS = "XLA_FLAGS"
 _NUMBERS = r"\d{1,4}(\.\d{1,4}){0,3}"
 
 
-@dataclass(frozen=True, slots=True)
-class Timeout:
+class Timeout(NamedTuple):
     """
     A timeout.
 

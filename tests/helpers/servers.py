@@ -20,6 +20,7 @@ import uvicorn
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge
+from jaxmon.host.http.connections import ServerLimits
 from jaxmon.host.http.server import Request, Response, Server, metrics_handler
 from jaxmon_exporter.gate import AccessGate
 
@@ -52,7 +53,7 @@ class Site:
                 "/later": self._later,
             },
             on_error=lambda where, error: self.errors.append((where, error)),
-            **options,  # type: ignore[arg-type]
+            limits=ServerLimits(**options),  # type: ignore[arg-type]
         )
         self.port = self.server.listen_tcp("127.0.0.1", 0)
 
@@ -165,8 +166,7 @@ class GuardedSite:
         self._stack.callback(self.gate.close)
         server = Server(
             {"/metrics": page, "/-/healthy": page},
-            max_connections=64,
-            read_timeout=read_timeout,
+            limits=ServerLimits(read=read_timeout),
             on_error=lambda *error: self.errors.append(error),
         )
         self.port = server.listen_tcp("127.0.0.1", 0, gate=self.gate)

@@ -28,7 +28,7 @@ print(json.dumps({
     }
 
 
-def test_starts_at_once_where_jax_is_imported(python_script):
+def test_starts_at_once_where_jax_is_imported(preloaded_script):
     """Code after the import need not wait for a second one."""
     script = """
 import json, sys
@@ -38,10 +38,10 @@ when_jax_is_imported(port=0)
 import jaxmon.agent
 print(json.dumps(jaxmon.agent.instrument().url is not None))
 """
-    assert python_script(script).json() is True
+    assert preloaded_script(script).json() is True
 
 
-def test_names_the_problem_when_it_cannot_start(python_script):
+def test_names_the_problem_when_it_cannot_start(python_script, tmp_path):
     """An unusable setting costs a line of log, not the program."""
     script = """
 from jaxmon.autostart import when_jax_is_imported
@@ -49,6 +49,7 @@ when_jax_is_imported(port=70_000)
 import jax
 print("goes on")
 """
+    (tmp_path / "jax.py").touch()
     result = python_script(script).ok()
 
     assert result.out == "goes on\n"

@@ -15,13 +15,16 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-provider = TracerProvider()
+resource = Resource.create({"service.name": "mine", "of.program": "yes"})
+provider = TracerProvider(resource=resource)
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
 reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-metrics.set_meter_provider(MeterProvider([reader]))
+metrics.set_meter_provider(MeterProvider([reader], resource))
+metrics.get_meter("program").create_counter("of_the_program").add(3)
 """
 
 SERVER = """
@@ -53,7 +56,10 @@ thread.join()
 
 @pytest.mark.parametrize("with_sdk", some([True, False]), ids=["its own SDK", "no SDK"])
 def test_no_span_and_no_metric_is_doubled(tmp_path, with_sdk):
-    """Each request has one server span and is counted once."""
+    """
+    Each request has one server span and is counted once, an unchanged program is
+    observed beside its own metrics, and its resource is ours.
+    """
     script = tmp_path / "serve.py"
     script.write_text((PROVIDERS if with_sdk else "") + SERVER)
     command = (
@@ -92,6 +98,11 @@ def test_no_span_and_no_metric_is_doubled(tmp_path, with_sdk):
     theirs = {name for one in exports for name in one if "http.server." in name}
     assert bool(theirs) == with_sdk
     last = next(one for one in requests if "jaxmon_requests_total" in one.metrics())
+    assert any("of_the_program" in one for one in exports) == with_sdk
+    assert not any(
+        "of_the_program" in o and "jaxmon_requests_total" in o for o in exports
+    )
+    assert ("of.program" in last.resource()) == with_sdk
     counted = sum(
         value
         for (name, _), value in last.samples().items()

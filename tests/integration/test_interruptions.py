@@ -124,9 +124,13 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "kind", [Alarm, LikeOurs, pytest.param(LikeAFile, marks=pytest.mark.exhaustive)]
+    ("program", "kind"),
+    [
+        pytest.param(*of.values, kind, marks=of.marks)
+        for kind, each in ((Alarm, 2), (LikeOurs, 4), (LikeAFile, len(PROGRAMS)))
+        for of in some(PROGRAMS, each)
+    ],
 )
-@pytest.mark.parametrize("program", some(PROGRAMS, 2))
 def test_the_program_gets_its_alarm_wherever_it_lands(dropped, agent, program, kind):
     """At each point of our code nothing is taken, dropped or left open."""
     if kind is LikeOurs and program is transfer:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmon.host.http.connections import ServerLimits
 from jaxmon.host.http.server import Request, Response, Server
 from tests.helpers.processes import until
 
@@ -29,7 +30,7 @@ class Site:
                 "/page/none": lambda _: None,  # type: ignore[dict-item,return-value]
             },
             on_error=lambda where, error: self.errors.append((where, error)),
-            **options,  # type: ignore[arg-type]
+            limits=ServerLimits(**options),  # type: ignore[arg-type]
         )
         self.port = self.server.listen_tcp("127.0.0.1", 0)
         self.server.listen_unix(path)
@@ -147,7 +148,7 @@ def test_failing_future_is_an_error_of_its_page(site: Site) -> None:
 
 def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> None:
     """A future that is never completed does not hold a connection forever."""
-    site = make_site(answer_timeout=0.1)
+    site = make_site(answer=0.1)
     client, future = site.ask_later()
     with client:
         assert answer(client)[0] == 500

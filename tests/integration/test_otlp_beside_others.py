@@ -1,11 +1,8 @@
 """OTLP where the program uses OpenTelemetry, too."""
 
-import json
 import sys
 
-import pytest
-
-from tests.helpers.processes import ROOT, run_python, some
+from tests.helpers.processes import ROOT, run_python
 
 
 COMMAND = (
@@ -13,50 +10,6 @@ COMMAND = (
     "from opentelemetry.instrumentation import auto_instrumentation as auto\n"
     "auto.run()"
 )
-INSTRUMENTED = """
-import json, sys
-import jax, jaxmon
-from opentelemetry import metrics
-from jaxmon import threads
-from jaxmon.agent.agent import running
-step = jax.jit(lambda x: x + 1)
-step(1.0)
-counter = metrics.get_meter("program").create_counter("of_the_program")
-counter.add(3)
-print(json.dumps(running() is not None))
-"""
-
-
-@pytest.mark.parametrize("with_sdk", some([True, False]))
-def test_opentelemetry_instrument_starts_jaxmon(running, tmp_path, with_sdk):
-    """It observes an unchanged program beside its own metrics."""
-    name = f"instrumented-{with_sdk}"
-    provider = f"""
-from opentelemetry import metrics
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-resource = Resource.create({{"service.name": {name!r}, "of.program": "yes"}})
-reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-metrics.set_meter_provider(MeterProvider([reader], resource))
-"""
-    script = tmp_path / "train.py"
-    script.write_text((provider if with_sdk else "") + INSTRUMENTED)
-    environ = running.environ(PYTHONPATH=str(ROOT))
-    if not with_sdk:
-        environ["OTEL_SERVICE_NAME"] = name
-    done = run_python("-c", COMMAND, sys.executable, str(script), env=environ).ok()
-    assert json.loads(done.out.splitlines()[-1]) is True
-    requests = running.requests(name)
-    ours = [one for one in requests if "jaxmon_jit_calls_total" in one.metrics()]
-    theirs = [one for one in requests if "of_the_program" in one.metrics()]
-    assert (len(ours), len(theirs)) == (1, int(with_sdk))
-    assert not any(one in theirs for one in ours)
-    if with_sdk:
-        assert ours[0].resource()["of.program"] == "yes"
-
-
 WITH_TRACES = """
 import json, threading
 from opentelemetry import trace

@@ -20,8 +20,6 @@ from tests.helpers.processes import (
     Program,
     clean_environ,
     execute,
-    free_port,
-    http_get,
     until,
 )
 
@@ -62,19 +60,6 @@ PLAIN = """
 import json, sys
 print(json.dumps([sys.path[1:], sorted(sys.modules), len(sys.meta_path)]))
 """
-APP = """
-import os
-import jax
-twice = jax.jit(lambda x: x * 2)
-
-async def app(scope, receive, send):
-    if scope["type"] != "http":
-        return
-    twice(1.0)
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"%d" % os.getpid()})
-"""
-UVICORN = ("-m", "uvicorn", "app:app", "--workers", "2", "--log-level", "error")
 
 
 @contextmanager
@@ -135,22 +120,6 @@ def test_processes_that_the_program_starts_are_observed(
     assert others == {process.pid}
     assert complaint == ""
     assert process.returncode == 0
-
-
-def test_workers_of_a_server_are_observed(tmp_path: Path, run_dir: Path) -> None:
-    """With ``uvicorn --workers 2`` each has an agent."""
-    (tmp_path / "app.py").write_text(APP)
-    port = free_port()
-    arguments = ("--children", *UVICORN, "--port", str(port))
-    with running(arguments, tmp_path, run_dir) as server:
-        pids = until(
-            lambda: now if len(now := agents(run_dir)) == 2 else set(), "the workers"
-        )
-        assert int(http_get(f"http://127.0.0.1:{port}")) in pids
-        assert server.pid not in pids
-        server.terminate()
-        _, complaint = server.communicate(timeout=DEADLINE)
-    assert HINT not in complaint
 
 
 def test_children_without_jax_load_the_hook_only(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.helpers.processes import ROOT, clean_environ
 
 
 PROGRAM = ROOT / "tests/programs/versions.py"
-SLOWER = "__main__.layer_3"
+SLOWER = "__main__.layer_2"
 
 SHORT = """
 import os, sys

@@ -22,7 +22,7 @@ def test_who_has_asked_gets_a_place(
     make_site: Callable[..., Site], said: bytes, count: int
 ) -> None:
     """The first attempt is answered, whoever is connected."""
-    site = make_site(max_connections=2, read_timeout=600)
+    site = make_site(clients=2, read=600)
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(site.connect()).sendall(said)
@@ -34,7 +34,7 @@ def test_who_waits_in_silence_is_answered_when_it_asks(
     make_site: Callable[..., Site],
 ) -> None:
     """It is answered beside silent clients."""
-    site = make_site(max_connections=2, read_timeout=600)
+    site = make_site(clients=2, read=600)
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(site.connect())
@@ -46,7 +46,7 @@ def test_who_waits_in_silence_is_answered_when_it_asks(
 
 def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
     """Its time to send a request ends."""
-    site = make_site(max_connections=1, read_timeout=0.3)
+    site = make_site(clients=1, read=0.3)
     with site.connect() as client:
         client.sendall(head_of("/later"))
         until(lambda: site.later, "the request")
@@ -58,7 +58,7 @@ def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> N
 
 def test_who_has_not_asked_is_closed_at_the_end(make_site: Callable[..., Site]) -> None:
     """Stopping closes those who have said nothing, too."""
-    site = make_site(max_connections=1)
+    site = make_site(clients=1)
     with ExitStack() as stack:
         clients = [stack.enter_context(site.connect()) for _ in range(3)]
         until(lambda: site.server.clients, "the first to be served")

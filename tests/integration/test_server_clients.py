@@ -12,6 +12,7 @@ from time import monotonic
 
 import pytest
 
+from jaxmon.host.http.connections import ServerLimits
 from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.gate import AccessGate
 from tests.helpers.processes import require_program, until
@@ -43,7 +44,7 @@ class TestBadClients:
 
     def test_a_trickling_client_is_cut_off(self, make_site):
         """The timeout is for the whole head: single bytes do not extend it."""
-        site = make_site(read_timeout=0.3)
+        site = make_site(read=0.3)
         with site.connect() as client:
             client.settimeout(0.05)
             answer = b""
@@ -59,7 +60,7 @@ class TestBadClients:
 
     def test_a_slow_handler_costs_nobody_the_time_to_ask(self, make_site):
         """What was sent in time is answered, however late the server reads it."""
-        site = make_site(read_timeout=5)
+        site = make_site(read=5)
         with site.connect() as first, site.connect() as second:
             until(lambda: site.server.clients == 2, "two clients")
             over = monotonic() + 5
@@ -72,7 +73,7 @@ class TestBadClients:
 
     def test_a_client_that_does_not_read_is_cut_off(self, make_site):
         """Its page is dropped after the write timeout; meanwhile others are served."""
-        site = make_site(write_timeout=0.3)
+        site = make_site(write=0.3)
         with site.connect() as client:
             client.sendall(head_of("/big"))
             assert site.is_alive()
@@ -99,7 +100,7 @@ class TestBadClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """503 while all places are taken by complete requests, then service again."""
-        site = make_site(max_connections=2)
+        site = make_site(clients=2)
         with ExitStack() as stack:
             for _ in range(2):
                 client = stack.enter_context(site.connect())
@@ -113,7 +114,7 @@ class TestBadClients:
 
     def test_who_does_not_close_is_not_waited_for(self, make_site):
         """Clients that have their response are few, or closed, and delay no one."""
-        site = make_site(max_connections=2)
+        site = make_site(clients=2)
         with ExitStack() as stack:
             for _ in range(20):
                 client = stack.enter_context(site.connect())
@@ -132,7 +133,7 @@ class TestHostileClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """Among too many half requests one is dropped, and a complete one answered."""
-        site = make_site(max_connections=4, read_timeout=600)
+        site = make_site(clients=4, read=600)
         with ExitStack() as stack:
             slow = [stack.enter_context(site.connect()) for _ in range(9)]
             for client in slow:
@@ -147,7 +148,7 @@ class TestHostileClients:
 
     def test_clients_that_do_not_read_give_way(self, make_site):
         """The same for those that ask for a page and do not take it."""
-        site = make_site(max_connections=4, write_timeout=600)
+        site = make_site(clients=4, write=600)
         with ExitStack() as stack:
             for _ in range(4):
                 client = stack.enter_context(site.connect())
@@ -158,7 +159,7 @@ class TestHostileClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """A complete request gets its response, whichever client wants its place."""
-        site = make_site(max_connections=1, read_timeout=600)
+        site = make_site(clients=1, read=600)
         with site.connect() as client:
             client.sendall(head_of("/later"))
             until(lambda: site.later, "the request")
@@ -241,7 +242,7 @@ class TestTls:
         self.errors: list[tuple[str, BaseException]] = []
         server = Server(
             {"/": lambda _: Response(b"secret"), "/big": lambda _: Response(BIG)},
-            read_timeout=3,
+            limits=ServerLimits(read=3),
             on_error=lambda *error: self.errors.append(error),
         )
         with closing(AccessGate(config)) as gate:

@@ -77,7 +77,7 @@ class TestFailures:
     def test_nothing_is_logged(self, make_site, caplog):
         """No logger speaks in the user's process."""
         caplog.set_level(logging.DEBUG)
-        site = make_site(read_timeout=0.1)
+        site = make_site(read=0.1)
         site.get("/broken")
         site.raw(b"GET")
         site.server.stop()

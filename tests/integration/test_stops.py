@@ -20,7 +20,7 @@ from jaxmon.facts import endings
 from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import page_of
 from tests.helpers.preloaded import Program, start_preloaded
-from tests.helpers.processes import clean_environ, exits_are_reported, until
+from tests.helpers.processes import clean_environ, exits_are_reported, http_get, until
 
 
 WAITS = """
@@ -179,6 +179,7 @@ def started(run_dir: Path, script: Path) -> Program:
 
 
 SERVICE = """
+import os
 import jax
 import jax.numpy as jnp
 double = jax.jit(lambda x: x * 2)
@@ -186,11 +187,14 @@ async def app(scope, receive, send):
     assert scope["type"] == "http"
     double(jnp.ones(3))
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"ok"})
+    await send({"type": "http.response.body", "body": b"%d" % os.getpid()})
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)],
+)
 def test_workers_of_uvicorn_are_stopped(
     run_dir: Path, tmp_path: Path, free_port: int, number: int
 ) -> None:
@@ -207,6 +211,9 @@ def test_workers_of_uvicorn_are_stopped(
     ) as server:
         try:
             until(lambda: len(listening(run_dir)) >= 2, "both workers", seconds=90)
+            observed = {process["pid"] for process in listed(run_dir)}
+            assert int(http_get(f"http://127.0.0.1:{free_port}")) in observed
+            assert server.pid not in observed
             time.sleep(0.5)
             if number == signal.SIGINT:  # as a terminal does
                 os.killpg(server.pid, number)

@@ -23,8 +23,8 @@ from jaxmon.agent.sampling import part
 from jaxmon.host.http.fetch import fetch_all
 
 
-FIRST, MORE = 0.005, 0.4
-FUNCTIONS, SLOWER = 5, 3
+FIRST, MORE = 0.008, 0.4
+FUNCTIONS, SLOWER = 3, 2
 ENOUGH = 18
 DEADLINE_SECONDS = 150.0
 # Of its time, which the agent may spend on samples: with the usual part, enough of them

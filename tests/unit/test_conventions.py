@@ -94,7 +94,7 @@ def test_metrics_are_renamed_and_none_is_sent_twice() -> None:
         gauge(GPU_PCIE_TRANSMIT_BYTES, 5, "GPU-1"),
         gauge(GPU_PCIE_RECEIVE_BYTES, 6, "GPU-1"),
     ]
-    found = pushed(converter(conventions=CONVENTIONS), families).metrics()
+    found = pushed(converter(names="semantic"), families).metrics()
     assert set(found) == {
         "process.cpu.time",
         "process.memory.usage",

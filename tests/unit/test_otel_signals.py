@@ -11,10 +11,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
     OTLPSpanExporter as HttpExporter,
 )
 
-from jaxmon.catalog.values import SERVED
 from jaxmon.otel import exporters, pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
-from jaxmon.otel.traces.provider import OwnProvider
+from jaxmon.otel.traces.tracer import own_tracer
 
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -51,22 +50,20 @@ def test_a_signal_may_have_a_protocol_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "models"])
-def test_both_have_the_same_resource(name, monkeypatch):
+def test_both_have_the_same_resource(name, guard, monkeypatch):
     """So a trace is found from a metric, also if nobody has named the service."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", name)
     environ = {**ENDPOINT, "OTEL_SERVICE_NAME": name, PROTOCOL: HTTP}
     send = exporters.exporter("TRACES", environ)
-    own = OwnProvider(send, 1.0, lambda body: body(), environ)
-    span: Any = own.tracer().start_span("request")
-    made = pipes.parts(plan(environ), environ)
+    own = own_tracer(guard, send, environ, 1.0, lambda body: body())
+    request: Any = own.request("/", None, 0.0)
+    span = request.span
+    made = pipes.exporters(plan(environ), environ)
     (pipe,) = pipes.pipes(
         plan(environ),
         made,
         environ,
         started=0,
-        from_zero=True,
-        name=None,
-        names=SERVED,
         failed=lambda _: None,
     )
     (metrics,) = pipe.converter.convert([], 1).resource_metrics

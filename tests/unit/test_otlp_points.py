@@ -10,6 +10,7 @@ from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.catalog.conventions import UNITS
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
+from jaxmon.otel.environment import Plan
 from jaxmon.otel.pipes import Converter
 from tests.helpers.otlp import Request, page_samples, translated
 from tests.helpers.processes import each
@@ -24,13 +25,8 @@ INFO = Metric("t_info", "info", "Info.", "", ("v",))
 
 def converter(failed=None, **options):
     failures = [] if failed is None else failed
-    return Converter(
-        Resource({"service.name": "t"}),
-        version="1",
-        started=100 * SECOND,
-        failed=failures.append,
-        **options,
-    )
+    of = Resource({"service.name": "t"})
+    return Converter(of, Plan((), **options), 100 * SECOND, failures.append)
 
 
 def pushed(one, families, time=200 * SECOND):

@@ -224,7 +224,7 @@ def test_without_threads_spans_wait_for_one(batches, monkeypatch):
         refuse_threads(patched)
         with pytest.raises(RuntimeError):
             sending.put(found)
-        sending.flush(600)
+        assert sending.push().wait(600)
     sending.put(found)
     sending.stop(Deadline())
     assert (sink.taken, sink.stopped) == (10, True)

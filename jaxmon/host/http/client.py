@@ -11,11 +11,10 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
 from jaxmon.errors import ConfigFileError, JaxmonError
@@ -29,8 +28,7 @@ _CHUNK = 1 << 16
 _INTERIM = range(100, 200)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientResponse:
+class ClientResponse(NamedTuple):
     """A response; *headers* are by lower-case name, the last of duplicates."""
 
     status: int
@@ -142,8 +140,7 @@ class UnreachableError(OSError):
     """Nothing accepts connections there, or there is no such host."""
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(NamedTuple):
     """The URLs of server and proxy, trusted certificates, and one *address* of many."""
 
     server: SplitResult

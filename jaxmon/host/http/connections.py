@@ -123,12 +123,16 @@ _PATIENCE_SECONDS = 1.0
 _LINGER_SECONDS = 1.0
 
 
-class Timeouts(NamedTuple):
-    """Seconds for a request with its handshake, a response, and another thread's."""
+class ServerLimits(NamedTuple):
+    """
+    Seconds for a request with its handshake, to take a response, and for one of another
+    thread; and how many clients are served at a time.
+    """
 
-    read: float
-    write: float
-    answer: float
+    read: float = 5.0
+    write: float = 10.0
+    answer: float = 180.0
+    clients: int = 64
 
 
 class ConnectionPool:
@@ -136,25 +140,21 @@ class ConnectionPool:
     Used on the server's thread only. Clients are *asking* until there is room to
     process their request, *answered* until they have received the response, and
     *ending* until they have closed as well: closing first, with unread bytes, resets a
-    connection and loses the response in it. At most *most* are served at a time;
-    `dropped` is the number of clients refused, or dropped for others. *report* is
-    called with our failures and their locations.
+    connection and loses the response in it. `dropped` is the number of clients refused,
+    or dropped for others. *report* is called with our failures and their locations.
     """
 
     def __init__(
         self,
         loop: EventLoop,
         router: Router,
-        timeouts: Timeouts,
-        *,
-        most: int,
+        limits: ServerLimits,
         report: Callable[[str, BaseException], None],
     ) -> None:
         self.dropped = 0
         self._loop = loop
         self._router = router
-        self._timeouts = timeouts
-        self._most = most
+        self._limits = limits
         self._report = report
         # Each in the order in which clients reached that state.
         self._asking: _Kind = {}
@@ -185,8 +185,8 @@ class ConnectionPool:
                 self._report("server", error)
             return
         client = Connection(transport, listener)
-        client.deadline = client.progress + self._timeouts.read
-        most = _ASKING * self._most
+        client.deadline = client.progress + self._limits.read
+        most = _ASKING * self._limits.clients
         if self._has_room(self._asking, most, lambda other: other.request is None):
             self._asking[client] = None
             # Most have sent their whole request by now, and are served in this turn.
@@ -251,14 +251,14 @@ class ConnectionPool:
         for client in list(self._asking):
             if client.request is None:
                 continue
-            if not self._has_room(self._answered, self._most, _is_slow):
+            if not self._has_room(self._answered, self._limits.clients, _is_slow):
                 return
             self._begin(client, client.request)
 
     def _begin(self, client: Connection, request: messages.Request) -> None:
         self._become(self._answered, client)
         client.progress = messages.now()
-        client.deadline = client.progress + self._timeouts.answer
+        client.deadline = client.progress + self._limits.answer
         sock = client.transport.sock
         client.answer = self._router.answer(request, client.listener, sock)
         self._go_on_with(client, partial(next, client.answer))
@@ -279,7 +279,7 @@ class ConnectionPool:
             self._report("server", error)
             self._close(client)
             return
-        client.deadline = client.progress + self._timeouts.write
+        client.deadline = client.progress + self._limits.write
         try:
             self._send(client)
         except OSError:
@@ -306,7 +306,7 @@ class ConnectionPool:
             self._end(client)
 
     def _end(self, client: Connection) -> None:
-        if len(self._ending) >= _ENDING * self._most:
+        if len(self._ending) >= _ENDING * self._limits.clients:
             self._close(next(iter(self._ending)))
         self._become(self._ending, client)
         client.deadline = messages.now() + _LINGER_SECONDS

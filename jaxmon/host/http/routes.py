@@ -14,6 +14,7 @@ from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import Format, encode, negotiate, preferences
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.host.http.messages import Request, Response, error_response, now
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -171,33 +172,25 @@ _FOREIGN = (
 )
 
 
-class Router:
+class Router(NamedTuple):
     """
     The endpoints of a server: *routes* for TCP, *local_routes* for Unix sockets. A
     request may use the names *hosts* if nothing else guards the listener; *report* is
     called with the location and the failure of a handler.
     """
 
-    def __init__(
-        self,
-        routes: Mapping[str, Handler],
-        local_routes: Mapping[str, Handler],
-        *,
-        hosts: HostPolicy,
-        report: Callable[[str, BaseException], None],
-    ) -> None:
-        self._routes = routes
-        self._local_routes = local_routes
-        self._hosts = hosts
-        self._report = report
+    routes: Mapping[str, Handler]
+    local_routes: Mapping[str, Handler]
+    hosts: HostPolicy
+    report: Callable[[str, BaseException], None]
 
     def answer(
         self, request: Request, listener: Listener, sock: socket.socket
     ) -> PendingResponse:
         """Return the response to *request*, received on *sock*."""
-        if not (listener.guarded or self._hosts.admits(request.headers, sock)):
+        if not (listener.guarded or self.hosts.admits(request.headers, sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
-        routes = self._local_routes if listener.local else self._routes
+        routes = self.local_routes if listener.local else self.routes
         trusted = listener.authenticated or is_loopback(sock)
         request = request._replace(trusted=trusted)
         if (gate := listener.gate) is None:
@@ -220,7 +213,7 @@ class Router:
         except GeneratorExit:  # the client is gone, or the server stops
             raise
         except BaseException as error:  # noqa: BLE001 - contained: costs one response
-            self._report(f"server:{request.path}", error)
+            self.report(f"server:{request.path}", error)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             text = "this response cannot be generated right now"
             return error_response(status, text)

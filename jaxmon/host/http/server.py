@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.host.files.descriptor import DescriptorLostError
 from jaxmon.host.http import sockets
-from jaxmon.host.http.connections import ConnectionPool, Timeouts
+from jaxmon.host.http.connections import ConnectionPool, ServerLimits
 from jaxmon.host.http.messages import Request, Response, now
 from jaxmon.host.http.routes import Handler, HostPolicy, Router, metrics_handler
 from jaxmon.host.http.sockets import READ, EventLoop, Gate, Listener
@@ -41,32 +41,28 @@ class Server:
     """
     Serves *routes* on all listening sockets until `stop`. It runs once: listen, start,
     stop. Handlers run on its thread, so they must be quick; a slow one returns a
-    future, for at most *answer_timeout* seconds.
+    future.
 
-    *local_routes* are for clients of a Unix socket. *max_connections* are served at a
-    time, twice as many may be sending requests; a request that waits for a second gets
-    503. TCP clients may request the names *hosts* if no gate guards the listener.
+    *local_routes* are for clients of a Unix socket. Twice as many clients as *limits*
+    has may be sending requests; a request that waits for a second gets 503. TCP clients
+    may request the names *hosts* if no gate guards the listener.
     *on_error* is called on its thread with ``server``, or ``server:`` and a path.
     """
 
-    def __init__(  # noqa: PLR0913 - each limit has a default
+    def __init__(  # noqa: PLR0913 - options, each with a default
         self,
         routes: Mapping[str, Handler],
         *,
         local_routes: Mapping[str, Handler] | None = None,
         name: str = "jaxmon-server",
-        max_connections: int = 64,
-        read_timeout: float = 5.0,
-        write_timeout: float = 10.0,
-        answer_timeout: float = 180.0,
+        limits: ServerLimits = ServerLimits(),  # noqa: B008 - immutable
         hosts: HostPolicy | None = None,
         on_error: OnError | None = None,
     ) -> None:
         self.routes = dict(routes)
         self._name = name
         self._on_error = on_error
-        self._most = max_connections
-        self._timeouts = Timeouts(read_timeout, write_timeout, answer_timeout)
+        self._limits = limits
         self._router = Router(
             self.routes,
             {**routes, **(local_routes or {})},
@@ -138,9 +134,7 @@ class Server:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
         loop = EventLoop(self._report)
-        clients = ConnectionPool(
-            loop, self._router, self._timeouts, most=self._most, report=self._report
-        )
+        clients = ConnectionPool(loop, self._router, self._limits, self._report)
         thread = DaemonThread(self._name, partial(self._run, loop, clients))
         self._loop, self._clients, self._thread = loop, clients, thread
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -72,7 +72,7 @@ class Session:
         self.place = urlunsplit((parts.scheme, host, self._path, "", ""))
         try:
             route = Route.by_environment(parts, trusted(parts, self.ca_file))
-            self._route = replace(route, address=self.address)
+            self._route = route._replace(address=self.address)
         except (CertificatesError, RouteError) as error:
             raise self.error(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets, hidden=self.hidden)

@@ -76,7 +76,7 @@ class Stream:
     def __init__(self, connected: socket.socket, bounds: Bounds) -> None:
         self._socket = connected
         self._bounds = bounds
-        self._file = _File(_Received(connected, bounds), _CHUNK)
+        self._file = _File(Received(connected, bounds), _CHUNK)
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
         """Use TLS from now on, with *host*; raises `ssl.SSLError`."""
@@ -84,7 +84,7 @@ class Stream:
         with self._in_time():
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         # Data received before TLS is not authentic.
-        self._file = _File(_Received(self._socket, self._bounds), _CHUNK)
+        self._file = _File(Received(self._socket, self._bounds), _CHUNK)
 
     def sendall(self, data: bytes) -> None:
         """Send all of *data*."""
@@ -190,7 +190,9 @@ class _File(io.BufferedReader):
         """Do nothing."""
 
 
-class _Received(io.RawIOBase):
+class Received(io.RawIOBase):
+    """What a socket receives, within bounds."""
+
     def __init__(self, connected_socket: socket.socket, bounds: Bounds) -> None:
         self._socket = connected_socket
         self._bounds = bounds

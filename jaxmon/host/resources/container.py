@@ -12,10 +12,11 @@ import contextlib
 import os
 import re
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, by_label, gauge
 
 
@@ -30,7 +31,17 @@ def families(root: Path = Path("/")) -> list[Family]:
     # The root of all groups has no figures of its own.
     if not groups or not (groups[0] / "cgroup.events").exists():
         return []
-    found = [*_memory(groups), *_cpu(groups)]
+    spent = _table(groups[0] / "cpu.stat")
+    throttled = spent.get("throttled_usec")
+    seconds = None if throttled is None else throttled / _MICROSECONDS
+    numbers = (*_numbers(groups), (catalog.CONTAINER_CPU_THROTTLED_SECONDS, seconds))
+    found = [gauge(of, number) for of, number in numbers if number is not None]
+    modes = {
+        mode: spent[f"{mode}_usec"] / _MICROSECONDS
+        for mode in ("user", "system")
+        if f"{mode}_usec" in spent
+    }
+    found.append(by_label(catalog.CONTAINER_CPU_SECONDS, modes))
     pressure = {
         (which, kind): seconds
         for which in ("cpu", "memory", "io")
@@ -85,40 +96,22 @@ def _groups(root: Path, process: str = "self", controller: str = "") -> list[Pat
     return []
 
 
-def _memory(groups: Sequence[Path]) -> list[Family]:
+def _numbers(groups: Sequence[Path]) -> Iterator[tuple[Metric, float | None]]:
     used = _number(groups[0] / "memory.current")
-    if used is None:
-        return []
-    found = [gauge(catalog.CONTAINER_MEMORY_USED_BYTES, used)]
-    inactive = _table(groups[0] / "memory.stat").get("inactive_file")
-    if inactive is not None:
-        working_set = max(used - inactive, 0)
-        found.append(gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set))
-    limits = [_number(group / "memory.max") for group in groups]
-    if limit := min((value for value in limits if value is not None), default=None):
-        found.append(gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit))
-    if (kills := oom_kills(groups[0])) is not None:
-        found.append(gauge(catalog.CONTAINER_OOM_KILLS, kills))
-    return found
+    if used is not None:
+        yield catalog.CONTAINER_MEMORY_USED_BYTES, used
+        inactive = _table(groups[0] / "memory.stat").get("inactive_file")
+        working_set = None if inactive is None else max(used - inactive, 0)
+        yield catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set
+        limit = _least(_number(group / "memory.max") for group in groups)
+        yield catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit
+        yield catalog.CONTAINER_OOM_KILLS, oom_kills(groups[0])
+    cores = _least(_cores(group / "cpu.max") for group in groups)
+    yield catalog.CONTAINER_CPU_LIMIT, cores
 
 
-def _cpu(groups: Sequence[Path]) -> list[Family]:
-    stat = _table(groups[0] / "cpu.stat")
-    found = []
-    spent = {
-        mode: stat[f"{mode}_usec"] / _MICROSECONDS
-        for mode in ("user", "system")
-        if f"{mode}_usec" in stat
-    }
-    if spent:
-        found.append(by_label(catalog.CONTAINER_CPU_SECONDS, spent))
-    if (throttled := stat.get("throttled_usec")) is not None:
-        seconds = throttled / _MICROSECONDS
-        found.append(gauge(catalog.CONTAINER_CPU_THROTTLED_SECONDS, seconds))
-    limits = [_cores(group / "cpu.max") for group in groups]
-    if cores := min((value for value in limits if value is not None), default=None):
-        found.append(gauge(catalog.CONTAINER_CPU_LIMIT, cores))
-    return found
+def _least(limits: Iterable[float | None]) -> float | None:
+    return min((limit for limit in limits if limit is not None), default=None) or None
 
 
 def _cores(path: Path) -> float | None:

@@ -13,10 +13,12 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxmon import catalog, interrupts
+from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, by_label, gauge
 
@@ -45,40 +47,28 @@ class ProcessFamilies:
         self._started = None if old is None else (wall_time() - old, monotonic() - old)
 
     def collect(self) -> list[Family]:
-        """Return the current values; thread-safe."""
-        return [*self._memory(), *self._times(), *self._descriptors(), *_garbage()]
+        """Return what can be read."""
+        return [*(gauge(*found) for found in self._numbers()), *_garbage()]
 
-    def _memory(self) -> list[Family]:
-        pages = _pages(self._proc)
-        if pages is None:
-            return []
-        size, resident = pages
-        return [
-            gauge(catalog.PROCESS_VIRTUAL_MEMORY_BYTES, size * self._page),
-            gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, resident * self._page),
-        ]
-
-    def _times(self) -> list[Family]:
-        found = [gauge(catalog.PROCESS_CPU_SECONDS, time.process_time())]
-        if self._started is not None:
-            started, began = self._started
-            found.append(gauge(catalog.PROCESS_START_TIME_SECONDS, started))
-            # Whatever the program does to its clocks.
-            uptime = max(0.0, monotonic() - began)
-            found.append(gauge(catalog.UPTIME_SECONDS, uptime))
-        return found
-
-    def _descriptors(self) -> list[Family]:
-        found = []
-        with contextlib.suppress(OSError):
-            names = os.listdir(self._proc / "fd")  # noqa: PTH208 - names only
-            found.append(gauge(catalog.PROCESS_OPEN_FDS, len(names)))
+    def _numbers(self) -> Iterator[tuple[Metric, float]]:
         import resource  # noqa: PLC0415 - a shared library, for one number
 
+        if (pages := _pages(self._proc)) is not None:
+            size, resident = pages
+            yield catalog.PROCESS_VIRTUAL_MEMORY_BYTES, size * self._page
+            yield catalog.PROCESS_RESIDENT_MEMORY_BYTES, resident * self._page
+        yield catalog.PROCESS_CPU_SECONDS, time.process_time()
+        if self._started is not None:
+            started, began = self._started
+            yield catalog.PROCESS_START_TIME_SECONDS, started
+            # Whatever the program does to its clocks.
+            yield catalog.UPTIME_SECONDS, max(0.0, monotonic() - began)
+        with contextlib.suppress(OSError):
+            names = os.listdir(self._proc / "fd")  # noqa: PTH208 - names only
+            yield catalog.PROCESS_OPEN_FDS, len(names)
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most != resource.RLIM_INFINITY:
-            found.append(gauge(catalog.PROCESS_MAX_FDS, most))
-        return found
+            yield catalog.PROCESS_MAX_FDS, most
 
 
 def read_short(path: str | Path) -> bytes:

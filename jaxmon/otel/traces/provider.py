@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBased
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from opentelemetry.trace import SpanContext, StatusCode
 
 from jaxmon.otel.exporters import exported
-from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.threads import DaemonThread, Deadline, Event, RLock
-from jaxmon.version import version
+from jaxmon.threads import Deadline, ExportThread, RLock
 
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
 
@@ -102,9 +99,6 @@ class Tail(SpanProcessor):
         """Number of spans dropped because too many were waiting."""
         return self._dropped
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing is known yet."""
-
     def on_end(self, span: ReadableSpan) -> None:
         """Keep *span* until its root ends, or decide."""
         context = span.context
@@ -121,14 +115,6 @@ class Tail(SpanProcessor):
     def kept(self, trace_id: int) -> bool:
         """Return whether the trace was kept, of those decided lately."""
         return self._decided.get(trace_id, False)
-
-    def shutdown(self) -> None:
-        """Nothing is sent from here."""
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing is sent from here."""
-        del timeout_millis
-        return True
 
     def _wait(self, context: SpanContext, span: ReadableSpan) -> list[ReadableSpan]:
         trace_id = context.trace_id
@@ -178,7 +164,7 @@ _BATCH = 512
 _EVERY_SECONDS = 5.0
 
 
-class SpanBatches:
+class SpanBatches(ExportThread):
     """
     Keeps at most 2,048 spans, and sends them every five seconds if there is a *timer*,
     or 512 at once. A receiver that is slow costs what has no room; the program never
@@ -192,15 +178,10 @@ class SpanBatches:
         *,
         timer: bool = True,
     ) -> None:
+        super().__init__("jaxmon-traces", _EVERY_SECONDS if timer else None, run)
         self._send = send
-        self._interval = _EVERY_SECONDS if timer else None
-        self._run = run
         self._waiting: deque[ReadableSpan] = deque()
-        self._wake = Event()
-        self._lock = RLock()
-        self._thread: DaemonThread | None = None
-        self._stopped = self._over = self._closed = False
-        self._asked: list[Event] = []
+        self._closed = False
         self._dropped = 0
 
     @property
@@ -216,41 +197,13 @@ class SpanBatches:
                 return
             self._waiting.extend(spans)
             if self._thread is None:
-                self._start()
+                self.start()
         if len(self._waiting) >= _BATCH:
             self._wake.set()
 
-    def flush(self, seconds: float) -> None:
-        """Send what is there now, and wait at most so many *seconds* for that."""
-        done = Event()
-        with self._lock:
-            if self._thread is None or self._stopped:
-                return
-            self._asked.append(done)
-        self._wake.set()
-        done.wait(seconds)
-
-    def send(self) -> None:
-        """Begin to send what is there. Never blocks."""
-        self._wake.set()
-
-    def end(self) -> None:
-        """Take no more spans, and have the thread stop once it has sent them."""
-        with self._lock:
-            self._stopped = True
-            has_thread = self._thread is not None
-        self._wake.set()
-        if not has_thread:
-            self._close()
-
     def stop(self, deadline: Deadline) -> None:
         """Send what is left, and stop the thread, which has until the *deadline*."""
-        self.end()
-        if (thread := self._thread) is not None:
-            thread.join(deadline.portion())
-            self._over = True
-            self._close()  # ends a retry that is still waiting
-            thread.join(deadline.portion())
+        self.end_by(deadline)
         with self._lock:
             self._dropped += len(self._waiting)
             self._waiting.clear()
@@ -260,32 +213,6 @@ class SpanBatches:
         self._stopped = True
         self._waiting = deque()
 
-    def _start(self) -> None:
-        # Stored before it starts: the garbage collector may end a span meanwhile, on
-        # this thread.
-        self._thread = thread = DaemonThread(
-            "jaxmon-traces", lambda: self._run(self._work)
-        )
-        try:
-            thread.start()
-        except BaseException:  # no threads left, or the program's
-            if thread.prevent():
-                self._thread = None
-            raise
-
-    def _work(self) -> None:
-        while not self._stopped:
-            self._wake.wait(self._interval)
-            self._wake.clear()
-            with self._lock:
-                asked, self._asked = self._asked, []
-            if not self._stopped:
-                self._send_all()
-            for done in asked:
-                done.set()
-        self._send_all()
-        self._close()
-
     def _close(self) -> None:
         """Close the exporter, which logs it if that happens twice."""
         with self._lock:
@@ -293,7 +220,7 @@ class SpanBatches:
         if not closed:
             self._send.shutdown()
 
-    def _send_all(self) -> None:
+    def _export(self) -> None:
         while self._waiting and not self._over:
             with self._lock:
                 count = min(_BATCH, len(self._waiting))
@@ -309,32 +236,8 @@ def application_provider() -> TracerProvider | None:
     return provider if isinstance(provider, TracerProvider) else None
 
 
-class OwnProvider:
-    """Our own provider, never set globally: `tail` decides, `batches` sends."""
+class OwnSpans(NamedTuple):
+    """Of our own provider, never set globally: *tail* decides, *batches* send."""
 
-    def __init__(
-        self,
-        send: SpanExporter,
-        ratio: float,
-        run: Callable[[Callable[[], None]], Any],
-        environ: Mapping[str, str],
-        *,
-        timer: bool = True,
-    ) -> None:
-        self.batches = SpanBatches(send, run, timer=timer)
-        self.tail = Tail(self.batches.put, ratio)
-        # All are recorded; which are sent is decided when they have ended.
-        self._provider = TracerProvider(
-            sampler=ALWAYS_ON,
-            resource=resource(environ, of_variables(environ)),
-            shutdown_on_exit=False,
-        )
-        self._provider.add_span_processor(self.tail)
-
-    def tracer(self) -> trace.Tracer:
-        """Return what makes spans."""
-        return self._provider.get_tracer(conventions.SCOPE, version())
-
-    def abandon(self) -> None:
-        """Send nothing, in a forked child."""
-        self.batches.abandon()
+    tail: Tail
+    batches: SpanBatches

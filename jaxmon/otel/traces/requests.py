@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from opentelemetry import context as contexts
@@ -21,38 +22,33 @@ from jaxmon.threads import RLock
 _W3C = TraceContextTextMapPropagator()
 
 
+@dataclass(eq=False)
 class RequestSpan:
     """
-    The span of one request, the application's if it has one, else ours; *inside* is the
-    context where it is current, *kept* decides at its end whether its trace is.
+    The span of one request, the application's if it has one, else *ours*; *inside* is
+    the context where it is current, *kept* decides at its end whether its trace is.
     """
 
-    def __init__(
-        self,
-        span: trace.Span,
-        origin: RequestOrigin | None,
-        spans: trace.Tracer,
-        guard: FailureGuard,
-        *,
-        ours: bool,
-    ) -> None:
-        self.span = span
-        self._spans = spans
-        self._children = 0
-        self.clock = Clock()
+    span: trace.Span
+    _origin: RequestOrigin | None
+    _spans: trace.Tracer
+    guard: FailureGuard
+    _: KW_ONLY
+    ours: bool
+    clock: Clock = field(default_factory=Clock)
+    kept: Callable[[int], bool] | None = None
+    _children: int = 0
+    _outside: contexts.Context | None = None
+
+    def __post_init__(self) -> None:
         self.inside = contexts.get_current()
-        if ours:
-            self.inside = trace.set_span_in_context(span, self.inside)
-        self.kept: Callable[[int], bool] | None = None
-        self._outside: contexts.Context | None = None
-        self._ours = ours
-        self._origin = origin
-        self.guard = guard
+        if self.ours:
+            self.inside = trace.set_span_in_context(self.span, self.inside)
 
     @contained
     def enter(self) -> None:
         """Make the span current in this context."""
-        if self._ours:
+        if self.ours:
             self._outside = contexts.get_current()
             contexts.attach(self.inside)
 
@@ -91,7 +87,7 @@ class RequestSpan:
         """End our span at *ended*, on the performance counter; return kept ids."""
         span = self.span
         self.describe(outcome, start)
-        if self._ours:
+        if self.ours:
             span.set_attributes(conventions.response_attributes(self._origin))
             if outcome == "error":
                 if error is not None:
@@ -133,9 +129,7 @@ def request_span(
         conventions.request_attributes(route, origin),
         start_time=clock.unix_ns(started),
     )
-    found = RequestSpan(span, origin, tracer, guard, ours=True)
-    found.clock = clock
-    return found
+    return RequestSpan(span, origin, tracer, guard, ours=True, clock=clock)
 
 
 def emit(
@@ -167,38 +161,32 @@ def span_ids(span: Any) -> SpanIds | None:
 _MOST_OPEN = 64
 
 
+@dataclass(eq=False)
 class LoopSpans:
     """
     Makes the spans of steps of all loops; never raises. The number of a step chooses
     the healthy *ratio*, so that all processes keep the same; *settling* is called
-    before a kept step ends.
+    before a kept step ends; *open* are those with a span, in case they are left without
+    a call.
     """
 
-    def __init__(
-        self,
-        spans: trace.Tracer,
-        guard: FailureGuard,
-        ratio: float,
-        *,
-        in_own_provider: bool,
-        settling: Sequence[Callable[[], None]] = (),
-    ) -> None:
-        self.spans = spans
-        self.guard = guard
-        self.in_own_provider = in_own_provider
-        self.settling = settling
-        self.usual = Durations()
-        # Those with a span, in case they are left without a call.
-        self.open: dict[LoopSpan, None] = {}
+    spans: trace.Tracer
+    guard: FailureGuard
+    ratio: float
+    settling: Sequence[Callable[[], None]]
+    in_own_provider: bool
+    usual: Durations = field(default_factory=Durations)
+    open: dict[LoopSpan, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         # Reentrant: a signal handler may run a loop while it is held.
         self.lock = RLock()
-        self._ratio = ratio
         # The first call loads its implementation: not within a step.
         contexts.get_current()
 
     def is_sampled(self, number: int) -> bool:
         """Return whether step *number* is one of the healthy ones to keep."""
-        return int((number + 1) * self._ratio) > int(number * self._ratio)
+        return int((number + 1) * self.ratio) > int(number * self.ratio)
 
     def settle(self, *, all_of_them: bool = False) -> None:
         """End the spans of steps that were left without a call, as by ``break``."""

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators import recorder
@@ -14,9 +16,14 @@ from jaxmon.indicators.endings import End
 from jaxmon.indicators.requests import OpenRequest
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.work import payers, serving
-from jaxmon.otel.exporters import exporter
+from jaxmon.otel.resource import resource
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.provider import OwnProvider, application_provider
+from jaxmon.otel.traces.provider import (
+    OwnSpans,
+    SpanBatches,
+    Tail,
+    application_provider,
+)
 from jaxmon.otel.traces.requests import (
     LoopSpan,
     LoopSpans,
@@ -49,16 +56,14 @@ class Tracer:
         self,
         guard: recorder.FailureGuard,
         spans: trace.Tracer,
-        provider: OwnProvider | None,
+        provider: OwnSpans | None,
         ratio: float = 1.0,
         settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.guard = guard
         self._spans = spans
         self._provider = provider
-        self._loops = LoopSpans(
-            spans, guard, ratio, in_own_provider=provider is not None, settling=settling
-        )
+        self._loops = LoopSpans(spans, guard, ratio, settling, provider is not None)
 
     @property
     def is_own(self) -> bool:
@@ -189,7 +194,7 @@ class Tracer:
     def flush(self, seconds: float) -> None:
         """Send what has ended, and wait at most so many *seconds* for that."""
         if self._provider is not None:
-            self._provider.batches.flush(seconds)
+            self._provider.batches.push().wait(seconds)
         elif (provider := application_provider()) is not None:
             provider.force_flush(int(seconds * 1000))
 
@@ -197,7 +202,7 @@ class Tracer:
         """Begin to send what there is, with the steps in progress."""
         self._loops.settle(all_of_them=True)
         if self._provider is not None:
-            self._provider.batches.send()
+            self._provider.batches.push()
 
     def end(self) -> None:
         """Begin to send what is left, and stop then. Never blocks."""
@@ -214,7 +219,7 @@ class Tracer:
     def abandon(self) -> None:
         """Send nothing, in a forked child."""
         if self._provider is not None:
-            self._provider.abandon()
+            self._provider.batches.abandon()
 
 
 def application_tracer(
@@ -230,14 +235,19 @@ def application_tracer(
 
 def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     guard: recorder.FailureGuard,
+    send: Any,
     environ: Mapping[str, str],
     ratio: float,
     run: Callable[[Callable[[], None]], Any],
-    settling: Sequence[Callable[[], None]],
     *,
-    timer: bool,
+    settling: Sequence[Callable[[], None]] = (),
+    timer: bool = True,
 ) -> Tracer:
     """Return a tracer that exports as *environ* says; without *timer*, when asked."""
-    send = exporter("TRACES", environ)
-    provider = OwnProvider(send, ratio, run, environ, timer=timer)
-    return Tracer(guard, provider.tracer(), provider, ratio, settling)
+    batches = SpanBatches(send, run, timer=timer)
+    tail = Tail(batches.put, ratio)
+    # All are recorded; which are sent is decided when they have ended.
+    provider = TracerProvider(ALWAYS_ON, resource(environ), shutdown_on_exit=False)
+    provider.add_span_processor(tail)
+    spans = provider.get_tracer(conventions.SCOPE, version())
+    return Tracer(guard, spans, OwnSpans(tail, batches), ratio, settling)

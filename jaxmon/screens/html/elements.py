@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NewType
 
@@ -61,12 +62,16 @@ def prose(words: str) -> Html:
     return Html("".join(typed))
 
 
-def folded(shown: Html, hidden: Html, count: int) -> Html:
-    """Return *shown*, and *hidden* for those who want to see *count* more."""
-    if count <= 0:
-        return shown
-    title = element("summary", text(f"{count:,} more"))
-    return joined(shown, element("details", title, hidden))
+def folded(
+    items: Sequence[Html], few: int, make: Callable[[Sequence[Html]], Html]
+) -> Html:
+    """
+    Return what *make* makes of *items*; of more than *few*, the rest is behind a click.
+    """
+    if len(items) <= few + 1:
+        return make(items)
+    title = element("summary", text(f"{len(items) - few:,} more"))
+    return joined(make(items[:few]), element("details", title, make(items[few:])))
 
 
 def joined(*parts: Html) -> Html:

@@ -12,15 +12,7 @@ from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary, Reason
-from jaxmon.host.formats.layout import (
-    UNKNOWN,
-    Column,
-    amount,
-    counted,
-    duration,
-    share,
-    size,
-)
+from jaxmon.host.formats import layout
 from jaxmon.screens import tables
 from jaxmon.screens import text as sections
 from jaxmon.screens.html.charts import bar, charts, small_bar
@@ -52,7 +44,7 @@ _FEW = 10
 _MOST = 64
 _TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
 _STYLES = (BASE, Path(__file__).parent / "report.css")
-_VERSIONS = (Column("NAME", right=False), Column("VERSION", right=False))
+_VERSIONS = (layout.Column("NAME", right=False), layout.Column("VERSION", right=False))
 _STATES = {
     "running": ("", "still running"),
     "finished": ("good", "finished"),
@@ -102,8 +94,7 @@ def _rows(section: Section, marks: Sequence[Html]) -> Html:
     def part(some: Sequence[Html]) -> Html:
         return element("table", head, element("tbody", joined(*some)))
 
-    few = _FEW_ROWS if len(rows) > _FEW_ROWS + 1 else len(rows)
-    return folded(part(rows[:few]), part(rows[few:]), len(rows) - few)
+    return folded(rows, _FEW_ROWS, part)
 
 
 def _body(
@@ -121,7 +112,7 @@ def _body(
         yield element("tr", *cells)
 
 
-def _order(columns: Sequence[Column]) -> list[int]:
+def _order(columns: Sequence[layout.Column]) -> list[int]:
     shown = [index for index, column in enumerate(columns) if column.heading]
     if columns[shown[0]].right:
         name = next(index for index in shown if not columns[index].size)
@@ -129,17 +120,17 @@ def _order(columns: Sequence[Column]) -> list[int]:
     return shown
 
 
-def _heading(column: Column) -> Html:
+def _heading(column: layout.Column) -> Html:
     title = text(_capitalized(column.heading))
     return element("th", title, scope="col", class_=_side(column))
 
 
-def _cell(column: Column, cell: str) -> Html:
+def _cell(column: layout.Column, cell: str) -> Html:
     label = _capitalized(column.heading)
     return element("td", text(cell), class_=_side(column), data_label=label)
 
 
-def _side(column: Column) -> str:
+def _side(column: layout.Column) -> str:
     return "" if column.right else "text"
 
 
@@ -149,10 +140,7 @@ def recompiles(snapshot: Snapshot) -> Html:
     if not found:
         return NOTHING
     items = [_recompiled(function, snapshot) for function in found[:_MOST_FUNCTIONS]]
-    few = _FEW_CAUSES if len(items) > _FEW_CAUSES + 1 else len(items)
-    shown = element("ol", *items[:few], class_="findings")
-    rest = element("ol", *items[few:], class_="findings")
-    card = element("div", folded(shown, rest, len(items) - few), class_="card")
+    card = element("div", folded(items, _FEW_CAUSES, _list), class_="card")
     note = "What differed from the calls before, latest first"
     return titled("Recompiles", card, note=note)
 
@@ -165,7 +153,9 @@ def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     shown = [_group(*group) for group in groups[:_MOST_GROUPS]]
     left = len(groups) - _MOST_GROUPS
     if left > 0:
-        shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
+        shown.append(
+            element("small", text(f"and {layout.counted(left, 'earlier one')}"))
+        )
     return element(
         "li",
         element("p", element("strong", text(function.name)), text(f": {by_cause}")),
@@ -198,7 +188,7 @@ def header(run: Run) -> Html:
         str(process.rank),
         run.host,
         when,
-        f"observed for {duration(process.observed_seconds)}",
+        f"observed for {layout.duration(process.observed_seconds)}",
     ]
     sentence = " · ".join(filter(None, facts))
     return element(
@@ -258,10 +248,8 @@ def findings(run: Run) -> Html:
     """Return what to change, the most urgent first."""
     observed = run.snapshot.process.observed_seconds
     items = [_finding(finding, observed) for finding in run.findings]
-    few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
-    listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
-    card = element("div", quiet, listed, class_="card")
+    card = element("div", quiet, folded(items, _FEW, _list), class_="card")
     return titled("Findings", card, id="findings")
 
 
@@ -301,11 +289,11 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     failed = sum(some.count for some in finished if some.outcome == "error")
     if count:
         yield "requests", _count(count)
-        yield "of them failed", share(failed, count)
+        yield "of them failed", layout.share(failed, count)
     if steps := sum(loop.steps for loop in snapshot.steps):
         yield "steps", _count(steps)
     took = snapshot.compile_time  # of all threads
-    part = share(took, observed) if took <= observed else UNKNOWN
+    part = layout.share(took, observed) if took <= observed else layout.UNKNOWN
     yield "of the time compiling", part
     users = snapshot.users
     yield "recompiles", _count(sum(sum(user.recompiles.values()) for user in users))
@@ -313,20 +301,20 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
         yield "errors", _count(sum(sum(user.errors.values()) for user in users))
     peaks = [device.peak for device in snapshot.memory.devices if device.peak]
     if peaks:
-        yield "peak of a device", size(max(peaks))
+        yield "peak of a device", layout.size(max(peaks))
     else:
         peak = snapshot.usual.peak_resident_bytes
-        yield "peak on the host", UNKNOWN if peak is None else size(peak)
+        yield "peak on the host", layout.UNKNOWN if peak is None else layout.size(peak)
     if not (count and steps):
         called = [of for of in snapshot.functions if of.hits is not None]
         calls = sum(of.calls or 0 for of in called)
         hits = sum(of.hits or 0 for of in called)
-        yield "cache hit rate", share(hits, calls) if calls else UNKNOWN
+        yield "cache hit rate", layout.share(hits, calls) if calls else layout.UNKNOWN
 
 
 def _count(number: int) -> str:
     many = 100_000
-    return amount(number) if number >= many else f"{number:,}"
+    return layout.amount(number) if number >= many else f"{number:,}"
 
 
 def page(run: Run) -> str:
@@ -429,7 +417,7 @@ def _memory(snapshot: Snapshot) -> Html:
 def _packages(packages: Mapping[str, str]) -> Html:
     if not packages:
         return NOTHING
-    title = element("summary", text(counted(len(packages), "installed package")))
+    title = element("summary", text(layout.counted(len(packages), "installed package")))
     names = text(", ".join(f"{name} {version}" for name, version in packages.items()))
     return element("details", title, element("p", names), class_="card")
 
