@@ -286,19 +286,6 @@ def test_missing_extra_is_named(monkeypatch):
     )
 
 
-@pytest.mark.exhaustive
-def test_generate_writes_then_accepts(tmp_path):
-    """`--check` fails before `jaxmon generate` wrote the files, and passes after."""
-    out = ["--out", str(tmp_path)]
-    before = CliRunner().invoke(main, ["generate", "--check", *out])
-    assert before.exit_code == 1
-    assert "missing: docs/metrics.md\n" in before.stdout
-    assert "out of date; run: jaxmon generate" in before.stderr
-    written = CliRunner().invoke(main, ["generate", *out])
-    assert "docs/metrics.md" in written.stdout.splitlines()
-    assert CliRunner().invoke(main, ["generate", "--check", *out]).exit_code == 0
-
-
 @pytest.mark.parametrize("args", [[], ["alerts"], ["baseline"], ["dashboards"]])
 def test_a_command_without_its_subcommand_is_the_help(args):
     """As text with its lines, not as one line of an error."""
