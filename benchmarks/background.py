@@ -50,13 +50,13 @@ def measure() -> list[Row]:
     }
     return [
         Row(
-            name="share of a core, 100 steps a second",
-            value=sum(shares.values()),
-            unit="%",
+            "share of a core, 100 steps a second",
+            sum(shares.values()),
+            "%",
             at_most=GOAL_SHARE,
         ),
         *(
-            Row(name=f"  {name}", value=share, unit="%")
+            Row(f"  {name}", share, "%")
             for name, share in sorted(shares.items())
             if share > 0
         ),

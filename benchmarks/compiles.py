@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.calls import agent
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, paired, taken
 
 
 GOAL_PERCENT = 1.0
@@ -54,26 +54,21 @@ def _of_program(name: str, program: Compile, rounds: int) -> list[Row]:
         own.append(sum(spent))
     whole, ours = statistics.median(plain), statistics.median(own)
     return [
-        Row(
-            name=f"compile, {name}",
-            value=whole * 1e3,
-            best=min(plain) * 1e3,
-            unit="ms",
-        ),
-        Row(
-            name="  our code in it",
-            value=ours / whole * 100,
-            best=min(own) / whole * 100,
-            unit="%",
+        taken(f"compile, {name}", plain, "ms", scale=1e3),
+        taken(
+            "  our code in it",
+            own,
+            "%",
+            scale=100 / whole,
             at_most=GOAL_PERCENT,
             note=f"{ours * 1e6:,.0f} microseconds in {len(spent)} observations; "
             f"{statistics.median(first) * 1e6:,.0f} in the first compile of a process",
         ),
         Row(
-            name="  difference with and without",
-            value=paired(observed, plain) / whole * 100,
+            "  difference with and without",
+            paired(observed, plain) / whole * 100,
+            "%",
             best=(min(observed) / min(plain) - 1) * 100,
-            unit="%",
         ),
     ]
 

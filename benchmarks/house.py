@@ -55,7 +55,7 @@ def measure() -> list[Row]:
 
 
 def _row(name: str, value: float, limit: float | None) -> Row:
-    return Row(name=name, value=value, unit="", at_most=limit)
+    return Row(name, value, "", at_most=limit)
 
 
 def _sources(folders: Iterable[str]) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from benchmarks.calls import agent
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added
 
 
 ROUNDS = 200
@@ -110,13 +110,7 @@ def _rows(marks: dict[str, Mark]) -> list[Row]:
             bare, marked = _nanoseconds(mark.bare), _nanoseconds(mark.marked)
             times[name].append((marked, bare))
     return [
-        Row(
-            name=name,
-            value=paired(*zip(*times[name], strict=True)),
-            best=min(m for m, _ in times[name]) - min(b for _, b in times[name]),
-            unit="ns",
-            at_most=mark.goal,
-        )
+        added(name, "ns", *zip(*times[name], strict=True), at_most=mark.goal)
         for name, mark in marks.items()
     ]
 

@@ -11,7 +11,7 @@ from itertools import cycle, islice, repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, taken
 
 
 ROUNDS = 300
@@ -50,12 +50,7 @@ def _between_samples() -> Row:
         for turn in range(ROUNDS):
             for which in (turn % 2, 1 - turn % 2):
                 times[which].append(_nanoseconds((off, on)[which], argument))
-    return Row(
-        name="cached call, added by sampling at rate 1",
-        value=paired(times[1], times[0]),
-        best=min(times[1]) - min(times[0]),
-        unit="ns",
-    )
+    return added("cached call, added by sampling at rate 1", "ns", times[1], times[0])
 
 
 def _share(functions: int) -> Row:
@@ -111,11 +106,10 @@ def _loop() -> Row:
                 jax.block_until_ready(x)
                 times[rate].append(perf_counter() - started)
     ratios = [on / off for on, off in zip(times[1], times[0], strict=True)]
-    return Row(
-        name="asynchronous loop, sampled, times as long",
-        value=statistics.median(ratios),
-        best=min(ratios),
-        unit="x",
+    return taken(
+        "asynchronous loop, sampled, times as long",
+        ratios,
+        "x",
         note=f"{1000 * statistics.median(times[0]) / 300:.1f} ms/step",
     )
 

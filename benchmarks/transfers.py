@@ -7,13 +7,12 @@ figure is the median of the differences.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, taken
 
 
 TURNS = 40
@@ -34,19 +33,8 @@ def measure() -> list[Row]:
             with _agent(transfers=True):
                 observed.append(min(kind() for _ in range(2)))
         rows += [
-            Row(
-                name=name,
-                value=statistics.median(without),
-                best=min(without),
-                unit="ns",
-            ),
-            Row(
-                name="  added by jaxmon",
-                value=paired(observed, without),
-                best=min(observed) - min(without),
-                unit="ns",
-                at_most=goal,
-            ),
+            taken(name, without, "ns"),
+            added("  added by jaxmon", "ns", observed, without, at_most=goal),
         ]
     return rows
 
