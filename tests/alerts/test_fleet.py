@@ -11,12 +11,12 @@ import yaml
 
 from tests.alerts.promtool import shipped
 from tests.helpers.processes import QUICK_COMPILES, require_program, until
-from tools.fleet import boards, costs, filled, history, layout, recording, replay, rules
-from tools.fleet.faults import Fault
+from tools.fleet import boards, costs, history, layout, recording, replay, rules
+from tools.fleet.layout import Fault
+from tools.fleet.live import Targets
 from tools.fleet.remote import Floats
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
-from tools.fleet.targets import Targets
 from tools.fleet.templates import Templates, templates
 
 
@@ -169,8 +169,8 @@ def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) ->
     plan = costs.Plan(write(tmp_path).parent, SMALL, hours=1.0)
     directories, chosen = [ROOT / "dashboards"], {"job": "train-1"}
     where = tmp_path / "filled"
-    data = filled.fill(plan, directories, page, where, chosen)
-    assert filled.load(plan, directories, page, where, chosen) == data
+    data = boards.fill(plan, directories, page, where, chosen)
+    assert boards.load(plan, directories, page, where, chosen) == data
     with data.server(where, plan.program) as server:
         # What they cost is of no interest here: each is asked once.
         (result,) = boards.measure(data, directories, server, chosen, rounds=1)
