@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from subprocess import DEVNULL
+from typing import IO, Any
 
 import pytest
 import yaml
 
 from tests.alerts.promtool import shipped
-from tests.helpers.processes import QUICK_COMPILES, require_program, until
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import clean_environ, require_program, until
 from tools.fleet import boards, costs, history, layout, recording, replay, rules
 from tools.fleet.layout import Fault
 from tools.fleet.live import Targets
@@ -30,10 +33,16 @@ SMALL = layout.Shape(processes=16, clusters=2, jobs=2, same_addresses=True, chur
 def page() -> Templates:
     """Return what real programs and a real sidecar export."""
     require_program("prometheus")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUICK_COMPILES.items():
-            patch.setenv(name, value)
-        return templates(recording.record(pages=3))
+
+    def start(command: list[str], *, env: Any, stdout: IO[bytes], stderr: int) -> Any:
+        del stderr
+        environ = clean_environ(Path(env["JAXMON_RUN_DIR"]))
+        log = stdout.fileno()
+        return start_preloaded(
+            *command[1:], environ=environ, stdin=DEVNULL, stdout=log, stderr=log
+        )
+
+    return templates(recording.record(pages=3, start=start))
 
 
 def write(directory: Path, **changes: object) -> Path:

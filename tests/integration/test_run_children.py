@@ -137,6 +137,7 @@ def test_processes_that_the_program_starts_are_observed(
     assert process.returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_workers_of_a_server_are_observed(tmp_path: Path, run_dir: Path) -> None:
     """With ``uvicorn --workers 2`` each has an agent."""
     (tmp_path / "app.py").write_text(APP)

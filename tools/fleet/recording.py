@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -56,9 +58,12 @@ class Recording:
     devices: tuple[Page, ...]
 
 
-def record(pages: int = STEADY_PAGES) -> Recording:
+def record(
+    pages: int = STEADY_PAGES, start: Callable[..., Any] = subprocess.Popen
+) -> Recording:
     """
-    Run the demo's programs and sidecars until *pages* pages in a row saw no compile.
+    Run the demo's programs and sidecars, by *start*, until *pages* pages in a row saw
+    no compile.
 
     A stretch with compiles would make each process of the fleet compile for ever.
     Takes half a minute, most of it the start of JAX.
@@ -86,7 +91,11 @@ def record(pages: int = STEADY_PAGES) -> Recording:
                 f"jaxmon_alerts.gameday.programs.{name}",
             ]
         running = [
-            stack.enter_context(_running(command, environ, directory / f"{name}.log"))
+            stack.enter_context(
+                _running(
+                    partial(start, command, env=environ), directory / f"{name}.log"
+                )
+            )
             for name, command in commands.items()
         ]
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -144,12 +153,10 @@ def load(directory: Path) -> Recording:
 
 @contextmanager
 def _running(
-    command: list[str], environ: dict[str, str], log: Path
+    start: Callable[..., subprocess.Popen[bytes]], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, env=environ, stdout=file, stderr=subprocess.STDOUT
-        )
+        process = start(stdout=file, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
