@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from itertools import repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, added, taken
+from benchmarks.rows import Row, added, agent, taken
 
 
 ROUNDS = 1000
@@ -125,20 +124,6 @@ def _layer_off(bare: Call, argument: Any) -> Row:
         without,
         note="the same object is called; what is not 0 is the machine's noise",
     )
-
-
-@contextmanager
-def agent(*, calls: bool = True, traces: bool = False) -> Iterator[None]:
-    """Run an agent that only hooks, and serves no endpoint, within the block."""
-    import jaxmon
-
-    jaxmon.instrument(
-        port=None, socket=False, memory_interval=0, calls=calls, traces=traces
-    )
-    try:
-        yield
-    finally:
-        jaxmon.uninstrument()
 
 
 def _work(x: Any) -> Any:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, paired, taken
+from benchmarks.rows import Row, agent, paired, taken
 
 
 GOAL_PERCENT = 1.0
@@ -137,12 +136,10 @@ def _small() -> Compile:
     return lambda: jax.jit(lambda x: x * 2 + 1)(argument)
 
 
-def _mlp(*, layers: int) -> Compile:
+def mlp(layers: int) -> tuple[Callable[..., Any], list[Any], Any]:
+    """Return a training step of so many *layers*, weights and a batch."""
     import jax
     import jax.numpy as jnp
-
-    weights = [jnp.ones((64, 64)) for _ in range(layers)]
-    batch = jnp.ones((32, 64))
 
     def loss(weights: list[Any], batch: Any) -> Any:
         for weight in weights:
@@ -153,6 +150,13 @@ def _mlp(*, layers: int) -> Compile:
         slopes = jax.grad(loss)(weights, batch)
         return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
 
+    return step, [jnp.ones((64, 64)) for _ in range(layers)], jnp.ones((32, 64))
+
+
+def _mlp(*, layers: int) -> Compile:
+    import jax
+
+    step, weights, batch = mlp(layers)
     # A function of its own for each compile, as a program has at its start.
     return lambda: jax.jit(functools.partial(step))(weights, batch)
 

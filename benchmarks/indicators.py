@@ -16,8 +16,7 @@ from itertools import repeat
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, added
+from benchmarks.rows import Row, added, agent
 
 
 ROUNDS = 200

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.compiles import mlp
 from benchmarks.rows import Row, seconds, taken
 
 
@@ -145,20 +146,10 @@ def _listing() -> Row:
 def _compiled(layers: int) -> tuple[Any, Any, float]:
     """Return an executable, its jaxpr, and the seconds that it took from the start."""
     import jax
-    import jax.numpy as jnp
 
-    def loss(weights: list[Any], batch: Any) -> Any:
-        for weight in weights:
-            batch = jax.nn.relu(batch @ weight)
-        return jnp.mean(batch**2)
-
-    def step(weights: list[Any], batch: Any) -> Any:
-        slopes = jax.grad(loss)(weights, batch)
-        return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
-
-    weights = [jnp.ones((64, 64))] * layers
+    step, weights, batch = mlp(layers)
     started = perf_counter()
-    traced = jax.jit(step).trace(weights, jnp.ones((32, 64)))
+    traced = jax.jit(step).trace(weights, batch)
     compiled = traced.lower().compile()
     seconds = perf_counter() - started
     return compiled.runtime_executable(), traced.jaxpr.jaxpr, seconds

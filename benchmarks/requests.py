@@ -15,8 +15,7 @@ from itertools import repeat
 from time import perf_counter, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, added
+from benchmarks.rows import Row, added, agent
 
 
 if TYPE_CHECKING:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING, Unpack
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent import Agent
+    from jaxmon.options import Options
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,18 @@ def seconds(
         work()
         found.append(clock() - began)
     return found
+
+
+@contextmanager
+def agent(**settings: Unpack[Options]) -> Iterator[Agent]:
+    """Run an agent with *settings*, without endpoints, within the block."""
+    import jaxmon
+
+    settings = {"port": None, "socket": False, "memory_interval": 0, **settings}
+    try:
+        yield jaxmon.instrument(**settings)
+    finally:
+        jaxmon.uninstrument()
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import cycle, islice, repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, added, taken
+from benchmarks.rows import Row, added, agent, taken
 
 
 ROUNDS = 300
@@ -40,10 +38,10 @@ def _between_samples() -> Row:
     import jax
 
     argument = jax.numpy.ones(())
-    with agent(0):
+    with agent(sample_rate=0):
         off = jax.jit(lambda x: x + 1)
         off(argument)
-    with agent(1):
+    with agent(sample_rate=1):
         on = jax.jit(lambda x: x + 1)
         on(argument)
         times: dict[int, list[float]] = {0: [], 1: []}
@@ -59,7 +57,7 @@ def _share(functions: int) -> Row:
     from tests.helpers import inside
 
     argument = jax.numpy.ones(())
-    with agent(1) as running:
+    with agent(sample_rate=1) as running:
         jitted = []
         for number in range(functions):
 
@@ -97,7 +95,7 @@ def _loop() -> Row:
     times: dict[float, list[float]] = {0: [], 1: []}
     for turn in range(TURNS):
         for rate in (turn % 2, 1 - turn % 2):
-            with agent(rate):
+            with agent(sample_rate=rate):
                 sampled = jax.jit(step)
                 jax.block_until_ready(sampled(argument))
                 started, x = perf_counter(), argument
@@ -130,7 +128,7 @@ def _truth(repeats: int, calls: int) -> Row:
 
     x = jax.numpy.ones((300, 300))
     truth = []
-    with agent(50) as running:
+    with agent(sample_rate=50) as running:
         jitted: Any = jax.jit(chain)
         jax.block_until_ready(jitted(x))
         for _ in range(TURNS):
@@ -150,21 +148,6 @@ def _truth(repeats: int, calls: int) -> Row:
         at_most=1.1,
         note=f"{sampled.samples} samples; goal 0.9 to 1.1",
     )
-
-
-@contextmanager
-def agent(rate: float) -> Iterator[Any]:
-    """Run an agent that samples at *rate* and serves no endpoint within the block."""
-    import jaxmon
-
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    running = jaxmon.instrument(
-        port=None, socket=False, memory_interval=0, sample_rate=rate
-    )
-    try:
-        yield running
-    finally:
-        jaxmon.uninstrument()
 
 
 def _nanoseconds(call: Callable[[Any], Any], argument: Any) -> float:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from benchmarks.calls import agent
 from benchmarks.compiles import GOAL_PERCENT, stopwatch
-from benchmarks.rows import Row, taken
+from benchmarks.rows import Row, agent, taken
 
 
 GOAL_MICROSECONDS_PER_LEAF = 5.0
