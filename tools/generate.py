@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxmon.cli.main import load
 from jaxmon.cli.main import main as jaxmon
 from jaxmon.host.files import whole
-from jaxmon_alerts import autoscaling, rules, slo
+from jaxmon_alerts import rules, slo
 from jaxmon_dashboards import boards
-from tools import draw_packages, reference, write_advice, write_json, write_symptoms
+from tools import (
+    autoscaling,
+    draw_packages,
+    reference,
+    write_advice,
+    write_json,
+    write_symptoms,
+)
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +56,13 @@ def _in(directory: str, files: dict[str, str]) -> dict[str, str]:
     return {f"{directory}/{name}": text for name, text in files.items()}
 
 
+def left_over(root: Path, artifacts: Mapping[str, str]) -> list[str]:
+    """Return the files in `OWNED` directories that are not artifacts."""
+    found = (path for of in OWNED for path in (root / of).glob("*") if path.is_file())
+    names = (path.relative_to(root).as_posix() for path in found)
+    return sorted(name for name in names if name not in artifacts)
+
+
 def main(arguments: list[str]) -> int:
     """Write the files, or print what would change; return the exit code."""
     parser = argparse.ArgumentParser("tools.generate", description=__doc__)
@@ -56,10 +71,13 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     artifacts = render()
     if not options.check:
-        for path in whole.write_all(options.out, artifacts, owned=OWNED):
-            print(path)
+        changed = whole.write_all(options.out, artifacts)
+        for path in (unwanted := left_over(options.out, artifacts)):
+            (options.out / path).unlink()
+        print(*changed, *unwanted, sep="\n")
         return 0
-    reports = list(whole.check(options.out, artifacts, owned=OWNED))
+    reports = list(whole.check(options.out, artifacts))
+    reports += [f"extra: {path}\n" for path in left_over(options.out, artifacts)]
     print(*reports, sep="", end="")
     if reports:
         print(f"{len(reports)} generated file(s) out of date; run: make generate")

@@ -21,7 +21,7 @@ def rendered():
 def test_committed_documents_are_up_to_date(monkeypatch, rendered):
     """They are what `make generate` writes, whatever the terminal is."""
     monkeypatch.setenv("COLUMNS", "40")
-    reports = list(check(ROOT, rendered, owned=generate.OWNED))
+    reports = [*check(ROOT, rendered), *generate.left_over(ROOT, rendered)]
     assert not reports, "".join(["run: make generate\n", *reports])
 
 
@@ -36,6 +36,14 @@ def test_generate_writes_then_accepts(tmp_path, monkeypatch, rendered, capsys):
     assert generate.main(out) == 0
     assert "docs/metrics.md" in capsys.readouterr().out.splitlines()
     assert generate.main(["--check", *out]) == 0
+    # Where every file is generated, what is left over is deleted; elsewhere it stays.
+    for directory in ("docs", "dashboards"):
+        (tmp_path / directory / "old.txt").write_text("left over")
+    assert generate.main(["--check", *out]) == 1
+    assert "\nextra: dashboards/old.txt\n" in f"\n{capsys.readouterr().out}"
+    assert generate.main(out) == 0
+    assert not (tmp_path / "dashboards/old.txt").exists()
+    assert (tmp_path / "docs/old.txt").exists()
 
 
 def test_every_metric_has_a_row():

@@ -6,9 +6,9 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jaxmon.errors import ConfigFileError, JaxmonError
@@ -129,13 +129,8 @@ Artifacts = Mapping[str, str]
 _MOST_BYTES = 32 << 20
 
 
-def write_all(
-    root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()
-) -> list[str]:
-    """
-    Write *artifacts*, text by POSIX path, below *root*, and return the changed paths.
-    Other files in the directories *owned*, not those below, are deleted.
-    """
+def write_all(root: Path, artifacts: Artifacts) -> list[str]:
+    """Write *artifacts*, text by POSIX path, below *root*; return the changed paths."""
     changed = []
     for path, text in sorted(artifacts.items()):
         target = root / path
@@ -143,15 +138,10 @@ def write_all(
             target.parent.mkdir(parents=True, exist_ok=True)
             write(target, text.encode())
             changed.append(path)
-    for path in extra(root, artifacts, owned):
-        (root / path).unlink()
-        changed.append(path)
     return changed
 
 
-def check(
-    root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()
-) -> Iterator[str]:
+def check(root: Path, artifacts: Artifacts) -> Iterator[str]:
     """Yield one report for each file that `write_all` would change; writes nothing."""
     for path, text in sorted(artifacts.items()):
         found = _read(root / path)
@@ -159,19 +149,6 @@ def check(
             yield f"missing: {path}\n"
         elif found != text.encode():
             yield f"changed: {path}\n{_diff(path, found, text)}"
-    for path in extra(root, artifacts, owned):
-        yield f"extra: {path}\n"
-
-
-def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
-    """Return the files in the *owned* directories that are not artifacts."""
-    return sorted(
-        relative
-        for directory in owned
-        for path in (root / directory).glob("*")
-        if path.is_file()
-        and (relative := str(PurePosixPath(path.relative_to(root)))) not in artifacts
-    )
 
 
 def _read(path: Path) -> bytes | None:
