@@ -77,9 +77,9 @@ def _share(functions: int) -> Row:
         spent, lasted = sampling.spent - before, perf_counter() - started
         samples = sum(f.samples for f in sampling.snapshot().values())
     return Row(
-        name=f"share of a core, {functions} function{'s' * (functions > 1)}",
-        value=100 * spent / lasted,
-        unit="%",
+        f"share of a core, {functions} function{'s' * (functions > 1)}",
+        100 * spent / lasted,
+        "%",
         at_most=GOAL_SHARE,
         note=f"{samples / lasted:.1f} samples/s",
     )
@@ -142,9 +142,9 @@ def _truth(repeats: int, calls: int) -> Row:
         sampled = inside.sampling(running).snapshot()[name]
     each = statistics.median(truth)
     return Row(
-        name=f"sampled execution over truth, {each * 1e3:.1f} ms",
-        value=(sampled.execution_seconds or 0.0) / each,
-        unit="x",
+        f"sampled execution over truth, {each * 1e3:.1f} ms",
+        (sampled.execution_seconds or 0.0) / each,
+        "x",
         at_most=1.1,
         note=f"{sampled.samples} samples; goal 0.9 to 1.1",
     )

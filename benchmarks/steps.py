@@ -85,24 +85,24 @@ def _compared(milliseconds: int, processes: int, iterations: int) -> Iterable[Ro
         usual = statistics.median(getattr(bare, name) for bare, _ in pairs)
         more = [getattr(ours, name) - getattr(bare, name) for bare, ours in pairs]
         yield Row(
-            name=f"added to a {of}: {name} time",
-            value=statistics.median(more) * 1e6,
-            unit="µs",
+            f"added to a {of}: {name} time",
+            statistics.median(more) * 1e6,
+            "µs",
             note=f"{statistics.median(more) / usual:.2%} of {usual * 1e3:.3f} ms; "
             f"pairs {min(more) / usual:.2%} to {max(more) / usual:.2%}",
         )
     wall = statistics.median(ours.wall for _, ours in pairs)
     threads = statistics.median(ours.threads for _, ours in pairs)
     yield Row(
-        name="  processor time of the agent's threads",
-        value=threads * 1e6,
-        unit="µs",
+        "  processor time of the agent's threads",
+        threads * 1e6,
+        "µs",
         note=f"{threads / wall:.2%} of a core",
     )
     yield Row(
-        name="  resident memory",
-        value=statistics.median(map(sub, sizes[1::2], sizes[::2])) / _MEGABYTE,
-        unit="MB",
+        "  resident memory",
+        statistics.median(map(sub, sizes[1::2], sizes[::2])) / _MEGABYTE,
+        "MB",
         note=f"added to {statistics.median(sizes[::2]) / _MEGABYTE:.0f} MB",
     )
 

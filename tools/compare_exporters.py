@@ -34,6 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fakes.nvml.build import build  # noqa: E402 - found from here on
 from tests.helpers.processes import clean_environ, free_port  # noqa: E402
+from tools import markdown  # noqa: E402
 
 
 GPUS = 8
@@ -338,21 +339,16 @@ def render(
         "no driver",
     )
     names = list(figures)
-    lines = [row("on a fake driver with 8 GPUs", [*names, "goal"])]
-    lines.append(row("---", ["---:"] * (len(names) + 1)))
-    for number, ((title, form, _), goal) in enumerate(zip(ROWS, goals, strict=True)):
-        cells = [form.format(figures[name][number]) for name in names]
-        lines.append(row(title, [*cells, goal]))
+    rows = [
+        (title, *(form.format(figures[name][number]) for name in names), goal)
+        for number, ((title, form, _), goal) in enumerate(zip(ROWS, goals, strict=True))
+    ]
     alone = [f"{per_poll:.1f} ms", *[""] * (len(names) - 1), f"≤ {POLL} ms"]
-    lines.append(row("CPU per poll, GPUs alone", alone))
+    rows.append(("CPU per poll, GPUs alone", *alone))
     for number, title in enumerate(reported):
-        lines.append(row(title, [*(words[name][number] for name in names), ""]))
-    return "\n".join(lines)
-
-
-def row(title: str, cells: Sequence[str]) -> str:
-    """Return a line of a Markdown table."""
-    return f"| {title} | {' | '.join(cells)} |"
+        rows.append((title, *(words[name][number] for name in names), ""))
+    head = ("on a fake driver with 8 GPUs", *names, "goal")
+    return markdown.table(head, rows, "l" + "r" * len(head))
 
 
 if __name__ == "__main__":

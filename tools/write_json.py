@@ -19,7 +19,8 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import Fact
 from jaxmon.facts.status import FindingSummary, Summary
 from jaxmon.symptoms.symptom import Finding
-from tools.reference import HEADER, page, table
+from tools.markdown import page, table
+from tools.reference import HEADER
 
 
 INTRODUCTION = """\

@@ -38,7 +38,8 @@ from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_alerts.rules.explanation import ReadLimits
 from jaxmon_dashboards.boards import all_dashboards
 from jaxmon_dashboards.boards.dashboard import Dashboard
-from tools.reference import HEADER, page, table
+from tools.markdown import page, table
+from tools.reference import HEADER
 
 
 COMPLAINTS = yaml.safe_load(Path(__file__).with_name("complaints.yaml").read_text())

@@ -40,6 +40,7 @@ from tools.fleet.replay import Firing, span_text
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
 from tools.fleet.templates import Line, Templates, templates
+from tools.markdown import page, table
 
 
 def quiet_table(found: Sequence[Firing], start: float) -> str:
@@ -47,22 +48,20 @@ def quiet_table(found: Sequence[Firing], start: float) -> str:
     if not found:
         return "Nothing fired.\n"
     kinds = Counter((one.alert, one.severity) for one in found)
-    lines = [
-        "| alert | severity | times | first after | longest | subject |",
-        "|---|---|---:|---:|---:|---|",
-    ]
+    rows = []
     for (alert, severity), count in kinds.most_common():
         first = next(
             one for one in found if (one.alert, one.severity) == (alert, severity)
         )
         own = dict(first.labels)
         subject = ", ".join(f"{name} {own[name]}" for name in _SUBJECT if name in own)
-        after = span_text(first.start - start)
-        longest = _longest(found, alert, severity)
-        lines.append(
-            f"| {alert} | {severity} | {count} | {after} | {longest} | {subject} |"
+        after, longest = (
+            span_text(first.start - start),
+            _longest(found, alert, severity),
         )
-    return "\n".join(lines) + "\n"
+        rows.append((alert, severity, str(count), after, longest, subject))
+    head = ("alert", "severity", "times", "first after", "longest", "subject")
+    return table(head, rows, "llrrr") + "\n"
 
 
 def _longest(found: Sequence[Firing], alert: str, severity: str) -> str:
@@ -102,22 +101,17 @@ def census_table(templates: Templates) -> str:
     """Return the census as Markdown, and the series for each process."""
     found = census(templates)
     groups = sorted({group for count in found.values() for group in count})
-    heads = " | ".join(found)
-    lines = [f"| metrics | {heads} |", "|---|" + "---:|" * len(found)]
-    for group in groups:
-        numbers = " | ".join(str(count[group] or "") for count in found.values())
-        lines.append(f"| {group} | {numbers} |")
+    rows = [
+        (group, *(str(count[group] or "") for count in found.values()))
+        for group in groups
+    ]
     totals = {name: count.total() for name, count in found.items()}
-    numbers = " | ".join(f"**{total}**" for total in totals.values())
-    lines.append(f"| **all** | {numbers} |")
+    rows.append(("**all**", *(f"**{total}**" for total in totals.values())))
     processes = [total for name, total in totals.items() if name.startswith("process")]
     mean = sum(processes) / len(processes)
     mean += (totals["host"] + GPUS * totals["accelerator"]) / WORKERS
-    lines += [
-        "",
-        f"{mean:,.0f} series for each process, host and accelerators included.",
-    ]
-    return "\n".join(lines) + "\n"
+    text = f"{mean:,.0f} series for each process, host and accelerators included."
+    return page(table(("metrics", *found), rows, "l" + "r" * len(found)), text)
 
 
 def _count(lines: Iterable[Line]) -> Counter[str]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tools import markdown
 from tools.fleet import costs, grafana, history, layout, remote
 from tools.fleet.grafana import Board, Item, Query
 from tools.fleet.history import Recorded
@@ -357,33 +358,26 @@ def _table(result: Result, slowest: int) -> str:
     views: dict[tuple[str, str], list[Cost]] = defaultdict(list)
     for one in result.costs:
         views[one.board, one.chosen].append(one)
-    lines = [
+    panels = [
         (
-            f"{result.directory}: Prometheus {result.prometheus}, {result.processes} "
-            f"processes, {result.series:,} series."
-        ),
-        "",
-        _row(*_BOARD_TITLES),
-        _row("---", "---", *["---:"] * (len(_BOARD_TITLES) - 2)),
-        *(_row(*names, *_of_board(costs_)) for names, costs_ in views.items()),
-        "",
-        _row(*_PANEL_TITLES),
-        _row("---", "---", "---", *["---:"] * (len(_PANEL_TITLES) - 3)),
-    ]
-    lines += (
-        _row(
             *(one.title, one.board, one.chosen, f"{one.cpu:.2f} s"),
             *(f"{one.samples:,}", f"{one.series:,}"),
             *(_size([one.asked]), _size([one.answered])),
         )
         for one in sorted(result.costs, key=lambda one: -one.cpu)[:slowest]
-    )
-    lines += [
-        f"\n{one.board}, {one.title}: {problem}"
-        for one in result.costs
-        for problem in one.problems
     ]
-    return "\n".join(lines) + "\n"
+    rows = [(*names, *_of_board(costs_)) for names, costs_ in views.items()]
+    return markdown.page(
+        f"{result.directory}: Prometheus {result.prometheus}, {result.processes} "
+        f"processes, {result.series:,} series.",
+        markdown.table(_BOARD_TITLES, rows, "ll" + "r" * len(_BOARD_TITLES)),
+        markdown.table(_PANEL_TITLES, panels, "lll" + "r" * len(_PANEL_TITLES)),
+        *(
+            f"{one.board}, {one.title}: {problem}"
+            for one in result.costs
+            for problem in one.problems
+        ),
+    )
 
 
 def _of_board(every: list[Cost]) -> Iterator[str]:
@@ -396,10 +390,6 @@ def _of_board(every: list[Cost]) -> Iterator[str]:
     yield _size(one.asked for one in every)
     yield _size(one.answered for one in every)
     yield f"{sum(bool(one.problems) for one in every)}"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cpu(costs_: Iterable[Cost]) -> str:

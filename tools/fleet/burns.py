@@ -19,6 +19,7 @@ from jaxmon.host.formats import durations
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slo
 from jaxmon_alerts.slo.model import Pair
+from tools import markdown
 from tools.fleet import layout
 from tools.fleet.layout import DAY, Fault, Pod
 from tools.fleet.remote import Floats
@@ -235,17 +236,15 @@ def outcomes(
 
 def table(results: Sequence[Outcome]) -> str:
     """Return *results* as Markdown."""
-    lines = [
-        "| burn | alert | severity | times | fires | due | resolves | due | |",
-        "|---|---|---|---:|---:|---:|---:|---:|---|",
-    ]
+    rows = []
     for one in results:
         found, due = ((span or (None, None)) for span in (one.found, one.due))
         moments = [_moment(of[which]) for which in (0, 1) for of in (found, due)]
         wrong = "" if one.right else "differs"
-        cells = (one.burn.text, *one.what, str(one.times), *moments, wrong)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((one.burn.text, *one.what, str(one.times), *moments, wrong))
+    times = ("times", "fires", "due", "resolves", "due")
+    head = ("burn", "alert", "severity", *times, "")
+    return markdown.table(head, rows, "lllrrrrr") + "\n"
 
 
 def _moment(seconds: float | None) -> str:

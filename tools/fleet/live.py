@@ -25,6 +25,7 @@ from tools.fleet.layout import Pod
 from tools.fleet.series import Fleet, Values, labels
 from tools.fleet.server import Server
 from tools.fleet.templates import Line, Templates
+from tools.markdown import table
 
 
 _PATH = "/pods/"
@@ -207,15 +208,12 @@ def ingest(  # noqa: PLR0913 - a measurement has that many conditions
 
 def ingestion_table(found: Ingestion) -> str:
     """Return *found* as Markdown, with all its fields."""
-    lines = ["| | |", "|---|---:|"]
-    for name, value in asdict(found).items():
-        lines.append(
-            f"| {name} | {value:,.3f} |"
-            if isinstance(value, float)
-            else f"| {name} | {value} |"
-        )
-    lines.append(f"| bytes_per_day | {found.bytes_per_day:,.0f} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        (name, f"{value:,.3f}" if isinstance(value, float) else str(value))
+        for name, value in asdict(found).items()
+    ]
+    rows.append(("bytes_per_day", f"{found.bytes_per_day:,.0f}"))
+    return table(("", ""), rows, "lr") + "\n"
 
 
 def _on_disk(
