@@ -9,7 +9,6 @@ three metrics of a request.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import repeat
@@ -50,7 +49,6 @@ def measure() -> list[Row]:
         "@jaxmon.request(route)": Mark(
             _calls(request(_nothing)), _calls(_nothing), REQUEST_GOAL_NS
         ),
-        "jaxmon.asgi.Middleware, 20 routes": _middleware(),
         "jaxmon.steps, a step": Mark(
             _loop(lambda batches: jaxmon.steps(batches, items=32)),
             _loop(lambda batches: batches),
@@ -147,41 +145,6 @@ def _loop(steps: Callable[[Iterable[None]], Iterable[None]]) -> Run:
             pass
 
     return run
-
-
-def _middleware() -> Mark:
-    from starlette.applications import Starlette
-    from starlette.routing import Route
-
-    from jaxmon.asgi import Middleware
-
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200})
-        await send({"type": "http.response.body"})
-
-    async def nowhere(_: Any) -> None:
-        pass
-
-    site = Starlette(
-        routes=[Route(f"/route{n}/{{item}}", lambda _: None) for n in range(20)]
-    )
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/route10/7",
-        "root_path": "",
-        "headers": [],
-        "app": site,
-    }
-
-    def serving(served: Any) -> Run:
-        async def serve() -> None:
-            for _ in repeat(None, MARKS):
-                await served(scope, None, nowhere)
-
-        return lambda: asyncio.run(serve())
-
-    return Mark(serving(Middleware(app)), serving(app))
 
 
 def _prometheus_client() -> Mark:
