@@ -227,24 +227,14 @@ def _replay(
 
 
 def _plan(arguments: argparse.Namespace) -> costs.Plan:
-    return costs.Plan(
-        arguments.rules,
-        _shape(arguments),
-        arguments.hours,
-        arguments.interval,
-        arguments.live,
-        arguments.prometheus,
-    )
+    of = arguments
+    shape = _shape(of)
+    return costs.Plan(of.rules, shape, of.hours, of.interval, of.live, of.prometheus)
 
 
 def _shape(arguments: argparse.Namespace) -> layout.Shape:
-    return layout.Shape(
-        arguments.processes,
-        arguments.clusters,
-        arguments.jobs,
-        arguments.seed,
-        same_addresses=arguments.same_addresses,
-    )
+    sizes = (arguments.processes, arguments.clusters, arguments.jobs, arguments.seed)
+    return layout.Shape(*sizes, same_addresses=arguments.same_addresses)
 
 
 def _midnight(days: float) -> float:
