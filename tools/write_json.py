@@ -8,7 +8,6 @@ says.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from jaxmon.facts.host import JobHost
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import Fact
 from jaxmon.facts.status import FindingSummary, Summary
+from jaxmon.settings import described
 from jaxmon.symptoms.symptom import Finding
 from tools.markdown import page, table
 from tools.reference import HEADER
@@ -68,15 +68,15 @@ def mentioned(hint: Any) -> Iterator[type[Fact]]:
         yield from mentioned(part)
 
 
-def described(hint: Any, *, by_name: bool = False) -> str:
+def shown(hint: Any, *, by_name: bool = False) -> str:
     """Return what a value of a type is in JSON."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return " or ".join(map(described, parts))
+        return " or ".join(map(shown, parts))
     if origin is tuple and parts:
-        return f"{'object' if by_name else 'list'} of {described(parts[0])}"
+        return f"{'object' if by_name else 'list'} of {shown(parts[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"object of {described(parts[1])}"
+        return f"object of {shown(parts[1])}"
     if isinstance(hint, type) and issubclass(hint, Fact):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     return PLAIN.get(hint, "any")
@@ -89,14 +89,8 @@ def meanings(of: type[Fact]) -> dict[str, str]:
     # Sent as it is, with more.
     bases += [Finding] if issubclass(of, FindingSummary) else []
     for each in reversed(bases):
-        _, _, attributes = inspect.cleandoc(each.__doc__ or "").partition(
-            "Attributes:\n"
-        )
-        for name, meaning in re.findall(
-            r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE
-        ):
-            found[name] = " ".join(meaning.replace("``", "`").split())
-    return found
+        found |= described(inspect.cleandoc(each.__doc__ or ""), "Attributes")[1]
+    return {name: meaning.replace("``", "`") for name, meaning in found.items()}
 
 
 def section(of: type[Fact]) -> str:
@@ -105,7 +99,7 @@ def section(of: type[Fact]) -> str:
     rows = [
         (
             f"`{name}`",
-            described(hints[name], by_name=name in of.by_name),
+            shown(hints[name], by_name=name in of.by_name),
             meaning.get(name, "").rstrip(".").replace("`None`", "null"),
         )
         for name in of.fields
