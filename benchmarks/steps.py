@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks.background import WARM_UP, used
 from benchmarks.rows import Row
+from jaxmon.host.resources.process import resident_bytes
 
 
 TURN_SECONDS = 0.5
@@ -145,7 +146,9 @@ class Group:
 
     def resident(self) -> float:
         """Return the mean size of the processes, in bytes."""
-        return statistics.fmean([_resident(one.pid) for one in self._members])
+        return statistics.fmean(
+            [resident_bytes(Path(f"/proc/{one.pid}")) or 0 for one in self._members]
+        )
 
 
 class _Member:
@@ -180,11 +183,6 @@ class _Member:
 
     def wait(self) -> None:
         self._process.wait()
-
-
-def _resident(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _address() -> str:

@@ -14,7 +14,6 @@ is 1 when a goal is missed or nvitop-exporter is better at anything.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import statistics
 import subprocess
@@ -32,6 +31,7 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from jaxmon.host.resources.process import resident_bytes  # noqa: E402
 from tests.fakes.nvml.build import build  # noqa: E402 - found from here on
 from tests.helpers.processes import clean_environ, free_port  # noqa: E402
 from tools import markdown  # noqa: E402
@@ -116,8 +116,7 @@ class Process:
 
     def megabytes(self) -> float:
         """Return its resident memory."""
-        pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (resident_bytes(Path(f"/proc/{self.popen.pid}")) or 0) / 2**20
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import argparse
 import gc
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -29,6 +28,7 @@ from typing import Any
 import jaxmon
 from jaxmon.agent.events import LIMIT
 from jaxmon.catalog import JIT_CALLS, RECOMPILES
+from jaxmon.host.resources.process import resident_bytes
 
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -134,7 +134,7 @@ def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Ro
             calls=number * (calls // ROUNDS),
             recompiles=made,
             arrays=number * (arrays // ROUNDS),
-            resident=resident(),
+            resident=resident_bytes() or 0,
             threads=len(list(Path("/proc/self/task").iterdir())),
             descriptors=len(list(Path("/proc/self/fd").iterdir())),
             events=sum(rings),
@@ -163,12 +163,6 @@ def scrape(url: str) -> str:
     """Return the agent's page."""
     with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310 - the agent's
         return str(page.read().decode())
-
-
-def resident() -> int:
-    """Return the resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def growth(rounds: list[Round]) -> float:

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import yaml
 
+from jaxmon.host.resources.process import resident_bytes
 from tests.helpers import prometheus
 
 
@@ -128,9 +129,7 @@ class Server(prometheus.Server):
 
     def memory_bytes(self) -> int:
         """Return the resident memory of the server."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        line = next(one for one in status.splitlines() if one.startswith("VmRSS"))
-        return int(line.split()[1]) * 1024
+        return resident_bytes(Path(f"/proc/{self._process.pid}")) or 0
 
     @property
     def _file(self) -> Path:
