@@ -1,19 +1,24 @@
 """Shipped rules and dashboards on fleets made from a real page."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from subprocess import DEVNULL
-from typing import IO, Any
 
 import pytest
 import yaml
 
 from tests.alerts.promtool import shipped
-from tests.helpers.preloaded import start_preloaded
-from tests.helpers.processes import clean_environ, require_program, until
+from tests.helpers.preloaded import shared
+from tests.helpers.processes import (
+    NO_FUSION_EMITTERS,
+    clean_environ,
+    require_program,
+    until,
+)
+from tests.programs.gameday import Launcher
 from tools.fleet import boards, costs, history, layout, recording, replay, rules
 from tools.fleet.layout import Fault
 from tools.fleet.live import Targets
@@ -33,16 +38,12 @@ SMALL = layout.Shape(processes=16, clusters=2, jobs=2, same_addresses=True, chur
 def page() -> Templates:
     """Return what real programs and a real sidecar export."""
     require_program("prometheus")
-
-    def start(command: list[str], *, env: Any, stdout: IO[bytes], stderr: int) -> Any:
-        del stderr
-        environ = clean_environ(Path(env["JAXMON_RUN_DIR"]))
-        log = stdout.fileno()
-        return start_preloaded(
-            *command[1:], environ=environ, stdin=DEVNULL, stdout=log, stderr=log
-        )
-
-    return templates(recording.record(pages=3, start=start))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - clean_environ().keys():
+            patch.delenv(name)
+        patch.setenv("XLA_FLAGS", NO_FUSION_EMITTERS)
+        launch = Launcher(shared(), optimised=False)
+        return templates(recording.record(pages=3, launch=launch))
 
 
 def write(directory: Path, **changes: object) -> Path:

@@ -24,6 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from jaxmon.catalog import BY_NAME
+from jaxmon.errors import JaxmonError
 from tools.fleet import (
     boards,
     burns,
@@ -131,7 +132,7 @@ def main() -> int:
             arguments.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             return int(_COMMANDS[arguments.command](arguments, found, Path(directory)))
-    except (recording.RecordingError, rules.RulesError, ValueError) as error:
+    except (JaxmonError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
