@@ -99,11 +99,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/jaxmon generate --check
-	$(BIN)/python tools/draw_packages.py --check
-	$(BIN)/python tools/write_advice.py --check
-	$(BIN)/python tools/write_symptoms.py --check
-	$(BIN)/python tools/write_json.py --check
+	$(BIN)/python -m tools.generate --check
 	$(BIN)/python tools/check_tree.py
 	$(BIN)/python tools/check_door.py
 
@@ -123,11 +119,7 @@ pins: $(READY) ## Write the digests of what the sidecar's image installs.
 
 .PHONY: generate
 generate: $(READY) ## Write the generated files.
-	$(BIN)/jaxmon generate
-	$(BIN)/python tools/draw_packages.py
-	$(BIN)/python tools/write_advice.py
-	$(BIN)/python tools/write_symptoms.py
-	$(BIN)/python tools/write_json.py
+	$(BIN)/python -m tools.generate
 
 .PHONY: bench
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import import_module
@@ -21,9 +20,6 @@ from time import perf_counter
 
 from benchmarks import document
 from benchmarks.rows import Row, table
-
-
-EXPOSITION_GOAL = 5.0
 
 
 def main() -> int:
@@ -48,7 +44,7 @@ def main() -> int:
     found: dict[str, list[Row]] = {}
     for name in arguments.name or BENCHMARKS:
         started = perf_counter()
-        found[name] = BENCHMARKS[name]()
+        found[name] = import_module(f"benchmarks.{name}").measure()
         spent = perf_counter() - started
         print(f"\n{name} ({spent:.0f} s)\n{table(found[name])}", flush=True)
     figures = {
@@ -75,56 +71,11 @@ def describe() -> dict[str, str]:
     }
 
 
-def _of(module: str) -> Callable[[], list[Row]]:
-    """Return the benchmark in *module*, imported when it runs."""
-
-    def run() -> list[Row]:
-        rows: list[Row] = import_module(f"benchmarks.{module}").measure()
-        return rows
-
-    return run
-
-
-def _exposition() -> list[Row]:
-    return list(_exposition_rows())
-
-
-def _exposition_rows() -> Iterator[Row]:
-    for row in import_module("benchmarks.exposition").run():
-        yield Row(
-            name=f"5,000 samples, {row['name']}", value=row["jaxmon_ms"], unit="ms"
-        )
-        yield Row(
-            name="  times faster than prometheus_client",
-            value=row["ratio"],
-            unit="x",
-            at_least=EXPOSITION_GOAL if row["name"].startswith("encode") else None,
-            note=f"prometheus_client {row['prometheus_client_ms']:.1f} ms",
-        )
-
-
-BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
-    "background": _of("background"),
-    "calls": _of("calls"),
-    "compiles": _of("compiles"),
-    "exposition": _exposition,
-    "house": _of("house"),
-    "imports": _of("imports"),
-    "indicators": _of("indicators"),
-    "jobs": _of("jobs"),
-    "live_page": _of("live_page"),
-    "loops": _of("loops"),
-    "misses": _of("misses"),
-    "memory": _of("memory"),
-    "otlp": _of("otlp"),
-    "programs": _of("programs"),
-    "requests": _of("requests"),
-    "sampling": _of("sampling"),
-    "scrape": _of("scrape"),
-    "signatures": _of("signatures"),
-    "steps": _of("steps"),
-    "transfers": _of("transfers"),
-}
+BENCHMARKS = (
+    *("background", "calls", "compiles", "exposition", "house", "imports"),
+    *("indicators", "jobs", "live_page", "loops", "misses", "memory", "otlp"),
+    *("programs", "requests", "sampling", "scrape", "signatures", "steps", "transfers"),
+)
 
 
 if __name__ == "__main__":

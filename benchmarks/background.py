@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 from time import perf_counter
 
-from benchmarks.rows import Row
-from benchmarks.sampling import agent
+from benchmarks.rows import Row, agent
 from jaxmon.threads import running
 
 
@@ -30,7 +29,7 @@ def measure() -> list[Row]:
         weights = weights - 0.01 * jax.numpy.tanh(batch @ weights)
         return weights, weights.mean()
 
-    with agent(1):
+    with agent(sample_rate=1):
         weights = batch = jax.numpy.ones((64, 64)) * 0.01
         before: dict[str, float] = {}
         began = measured = perf_counter()
@@ -50,13 +49,13 @@ def measure() -> list[Row]:
     }
     return [
         Row(
-            name="share of a core, 100 steps a second",
-            value=sum(shares.values()),
-            unit="%",
+            "share of a core, 100 steps a second",
+            sum(shares.values()),
+            "%",
             at_most=GOAL_SHARE,
         ),
         *(
-            Row(name=f"  {name}", value=share, unit="%")
+            Row(f"  {name}", share, "%")
             for name, share in sorted(shares.items())
             if share > 0
         ),

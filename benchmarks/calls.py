@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from itertools import repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, agent, taken
 
 
 ROUNDS = 1000
@@ -58,35 +57,25 @@ def measure() -> list[Row]:
             variants["OpenTelemetry histogram.record()"] = _opentelemetry(bare)
         times = _in_turns(variants, argument)
     base = times.pop(BARE)
-    added = {
-        name: Row(
-            name=f"  added by {name}",
-            value=paired(spent, base),
-            best=min(spent) - min(base),
-            unit="ns",
-        )
+    rows = {
+        name: added(f"  added by {name}", "ns", spent, base)
         for name, spent in times.items()
     }
-    ours = added[OURS].value
+    ours = rows[OURS].value
     return [
-        Row(
-            name="cached call, bare jax.jit",
-            value=statistics.median(base),
-            best=min(base),
-            unit="ns",
-        ),
+        taken("cached call, bare jax.jit", base, "ns"),
         _layer_off(bare, argument),
-        *added.values(),
+        *rows.values(),
         Row(
-            name="  of the bare call, jaxmon adds",
-            value=100 * ours / statistics.median(base),
-            unit="%",
+            "  of the bare call, jaxmon adds",
+            100 * ours / statistics.median(base),
+            "%",
             at_most=GOAL_PERCENT,
         ),
         Row(
-            name="  Histogram.time() adds as much, times",
-            value=added[HISTOGRAM].value / ours,
-            unit="x",
+            "  Histogram.time() adds as much, times",
+            rows[HISTOGRAM].value / ours,
+            "x",
             at_least=GOAL_TIMES,
         ),
         _layer_alone(),
@@ -99,11 +88,11 @@ def _layer_alone() -> Row:
     nothing = partial(abs)  # in C, as JAX's object is
     counted = CountedFunction(nothing, lambda jitted: jitted)
     times = _in_turns({BARE: nothing, "counted": counted}, 1)
-    return Row(
-        name="  the layer alone, around a call of nothing",
-        value=paired(times["counted"], times[BARE]),
-        best=min(times["counted"]) - min(times[BARE]),
-        unit="ns",
+    return added(
+        "  the layer alone, around a call of nothing",
+        "ns",
+        times["counted"],
+        times[BARE],
         at_most=GOAL_ALONE_NS,
     )
 
@@ -128,27 +117,13 @@ def _layer_off(bare: Call, argument: Any) -> Row:
         without.append(_nanoseconds(bare, argument, warm=CALLS))
         with agent(calls=False):
             off.append(_nanoseconds(bare, argument, warm=CALLS))
-    return Row(
-        name="  added by jaxmon, call layer off",
-        value=paired(off, without),
-        best=min(off) - min(without),
-        unit="ns",
+    return added(
+        "  added by jaxmon, call layer off",
+        "ns",
+        off,
+        without,
         note="the same object is called; what is not 0 is the machine's noise",
     )
-
-
-@contextmanager
-def agent(*, calls: bool = True, traces: bool = False) -> Iterator[None]:
-    """Run an agent that only hooks, and serves no endpoint, within the block."""
-    import jaxmon
-
-    jaxmon.instrument(
-        port=None, socket=False, memory_interval=0, calls=calls, traces=traces
-    )
-    try:
-        yield
-    finally:
-        jaxmon.uninstrument()
 
 
 def _work(x: Any) -> Any:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, agent, paired, taken
 
 
 GOAL_PERCENT = 1.0
@@ -54,26 +53,21 @@ def _of_program(name: str, program: Compile, rounds: int) -> list[Row]:
         own.append(sum(spent))
     whole, ours = statistics.median(plain), statistics.median(own)
     return [
-        Row(
-            name=f"compile, {name}",
-            value=whole * 1e3,
-            best=min(plain) * 1e3,
-            unit="ms",
-        ),
-        Row(
-            name="  our code in it",
-            value=ours / whole * 100,
-            best=min(own) / whole * 100,
-            unit="%",
+        taken(f"compile, {name}", plain, "ms", scale=1e3),
+        taken(
+            "  our code in it",
+            own,
+            "%",
+            scale=100 / whole,
             at_most=GOAL_PERCENT,
             note=f"{ours * 1e6:,.0f} microseconds in {len(spent)} observations; "
             f"{statistics.median(first) * 1e6:,.0f} in the first compile of a process",
         ),
         Row(
-            name="  difference with and without",
-            value=paired(observed, plain) / whole * 100,
+            "  difference with and without",
+            paired(observed, plain) / whole * 100,
+            "%",
             best=(min(observed) / min(plain) - 1) * 100,
-            unit="%",
         ),
     ]
 
@@ -142,12 +136,10 @@ def _small() -> Compile:
     return lambda: jax.jit(lambda x: x * 2 + 1)(argument)
 
 
-def _mlp(*, layers: int) -> Compile:
+def mlp(layers: int) -> tuple[Callable[..., Any], list[Any], Any]:
+    """Return a training step of so many *layers*, weights and a batch."""
     import jax
     import jax.numpy as jnp
-
-    weights = [jnp.ones((64, 64)) for _ in range(layers)]
-    batch = jnp.ones((32, 64))
 
     def loss(weights: list[Any], batch: Any) -> Any:
         for weight in weights:
@@ -158,6 +150,13 @@ def _mlp(*, layers: int) -> Compile:
         slopes = jax.grad(loss)(weights, batch)
         return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
 
+    return step, [jnp.ones((64, 64)) for _ in range(layers)], jnp.ones((32, 64))
+
+
+def _mlp(*, layers: int) -> Compile:
+    import jax
+
+    step, weights, batch = mlp(layers)
     # A function of its own for each compile, as a program has at its start.
     return lambda: jax.jit(functools.partial(step))(weights, batch)
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import number
+
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -84,7 +86,7 @@ def _line(row: Mapping[str, Any]) -> str:
     unit = f" {row['unit']}".rstrip()
     limit = next(
         (
-            f"{sign} {_number(row[key])}"
+            f"{sign} {number(row[key])}"
             for key, sign in (("at_most", "≤"), ("at_least", "≥"))
             if row.get(key) is not None
         ),
@@ -92,16 +94,9 @@ def _line(row: Mapping[str, Any]) -> str:
     )
     if row["met"] is False:
         limit += ", missed"
-    best = "" if row["best"] is None else _number(row["best"])
+    best = "" if row["best"] is None else number(row["best"])
     name = row["name"].replace("|", "/")
     indent = "… " * name.startswith("  ")
     return (
-        f"| {indent}{name.strip()} | {_number(row['value'])}{unit} | {best} | {limit} |"
+        f"| {indent}{name.strip()} | {number(row['value'])}{unit} | {best} | {limit} |"
     )
-
-
-def _number(value: float) -> str:
-    digits = (
-        0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
-    )
-    return f"{value:,.{digits}f}"

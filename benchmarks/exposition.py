@@ -1,10 +1,7 @@
 """
 What a page of 5,000 samples costs: jaxmon and prometheus_client side by side.
 
-    python benchmarks/exposition.py
-
-Both get the same samples, ready in memory, and take turns; a row tells the median
-of each and how many times faster jaxmon is.
+Both get the same samples, ready in memory, and take turns.
 """
 
 from __future__ import annotations
@@ -12,9 +9,9 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from time import perf_counter
 from typing import Any
 
+from benchmarks.rows import Row, seconds
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import OPENMETRICS, encode
@@ -24,6 +21,7 @@ from jaxmon.exposition.parse import labels, parse
 
 SAMPLES = 5000
 ROUNDS = 41
+GOAL_TIMES = 5.0
 
 
 def families(samples: int = SAMPLES) -> list[Family]:
@@ -68,8 +66,8 @@ def families(samples: int = SAMPLES) -> list[Family]:
     return list(found.values())
 
 
-def run() -> list[dict[str, Any]]:
-    """Return a row per operation: medians in milliseconds and their ratio."""
+def measure() -> list[Row]:
+    """Return what each operation takes, and how many times faster jaxmon is."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.openmetrics.exposition import (
         generate_latest as generate_openmetrics,
@@ -81,32 +79,20 @@ def run() -> list[dict[str, Any]]:
     theirs.register(_Ready(ours))
     text = encode(ours).decode()
     return [
-        _row(
-            "encode text 0.0.4",
-            lambda: encode(ours),
-            lambda: generate_latest(theirs),
+        *_rows(
+            "encode text 0.0.4", lambda: encode(ours), lambda: generate_latest(theirs)
         ),
-        _row(
+        *_rows(
             "encode OpenMetrics 1.0",
             lambda: encode(ours, OPENMETRICS),
             lambda: generate_openmetrics(theirs),  # type: ignore[no-untyped-call]
         ),
-        _row(
+        *_rows(
             "parse text 0.0.4",
             lambda: parse(text),
             lambda: list(text_string_to_metric_families(text)),
         ),
     ]
-
-
-def main() -> None:
-    """Print the table."""
-    print(f"{'5,000 samples':<24}{'jaxmon':>10}{'prometheus_client':>20}{'ratio':>9}")
-    for row in run():
-        print(
-            f"{row['name']:<24}{row['jaxmon_ms']:>7.2f} ms"
-            f"{row['prometheus_client_ms']:>17.2f} ms{row['ratio']:>8.1f}x"
-        )
 
 
 class _Ready:
@@ -132,24 +118,16 @@ class _Ready:
         return iter(self._families)
 
 
-def _row(
+def _rows(
     name: str, ours: Callable[[], object], theirs: Callable[[], object]
-) -> dict[str, Any]:
-    pairs = [(_milliseconds(ours), _milliseconds(theirs)) for _ in range(ROUNDS)]
+) -> Iterator[Row]:
+    pairs = [(*seconds(ours, 1), *seconds(theirs, 1)) for _ in range(ROUNDS)]
     first, second = (statistics.median(column) for column in zip(*pairs, strict=True))
-    return {
-        "name": name,
-        "jaxmon_ms": first,
-        "prometheus_client_ms": second,
-        "ratio": second / first,
-    }
-
-
-def _milliseconds(call: Callable[[], object]) -> float:
-    started = perf_counter()
-    call()
-    return (perf_counter() - started) * 1e3
-
-
-if __name__ == "__main__":
-    main()
+    yield Row(f"5,000 samples, {name}", first * 1e3, "ms")
+    yield Row(
+        "  times faster than prometheus_client",
+        second / first,
+        "x",
+        at_least=GOAL_TIMES if name.startswith("encode") else None,
+        note=f"prometheus_client {second * 1e3:.1f} ms",
+    )

@@ -38,24 +38,21 @@ def measure() -> list[Row]:
     packages = {path.parent for path in (ROOT / "jaxmon").glob("*/__init__.py")}
     tests = list(_sources(["tests"]))
     events = _events()
-    return [
-        _row("lines of the product", sum(map(_lines, sources)), 102_000),
-        _row("… of these, code", sum(map(_code, sources)), 68_000),
-        _row("… modules", len(sources), 500),
-        _row("… packages of jaxmon", len(packages), 15),
-        _row("… class names used twice", _repeated(classes), 0),
-        _row("lines of the tests", sum(map(_lines, tests)), 98_000),
-        _row("modules loaded by instrument()", events["start"]["modules"], 120),
-        _row("… threads", events["start"]["threads"], 4),
-        _row("modules that a compile passes", events["passed"]["small compile"], 25),
-        _row("… a recompile", events["passed"]["recompile"], 30),
-        _row("… findings of a process", _passed(_find), 20),
-        _row("… all alerts of a site", _passed(_alert), None),
-    ]
-
-
-def _row(name: str, value: float, limit: float | None) -> Row:
-    return Row(name=name, value=value, unit="", at_most=limit)
+    found = (
+        ("lines of the product", sum(map(_lines, sources)), 102_000),
+        ("… of these, code", sum(map(_code, sources)), 68_000),
+        ("… modules", len(sources), 500),
+        ("… packages of jaxmon", len(packages), 15),
+        ("… class names used twice", _repeated(classes), 0),
+        ("lines of the tests", sum(map(_lines, tests)), 98_000),
+        ("modules loaded by instrument()", events["start"]["modules"], 120),
+        ("… threads", events["start"]["threads"], 4),
+        ("modules that a compile passes", events["passed"]["small compile"], 25),
+        ("… a recompile", events["passed"]["recompile"], 30),
+        ("… findings of a process", _passed(_find), 20),
+        ("… all alerts of a site", _passed(_alert), None),
+    )
+    return [Row(name, value, "", at_most=limit) for name, value, limit in found]
 
 
 def _sources(folders: Iterable[str]) -> Iterator[Path]:

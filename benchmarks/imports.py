@@ -10,9 +10,9 @@ import os
 import statistics
 import subprocess
 import sys
-from time import perf_counter
+from functools import partial
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, seconds, taken
 
 
 ROUNDS = 41
@@ -46,64 +46,32 @@ jaxmon.uninstrument()
 
 def measure() -> list[Row]:
     """Return milliseconds of imports, and milliseconds and megabytes of an agent."""
-    bare, ours = [], []
+    bare: list[float] = []
+    ours: list[float] = []
     for _ in range(ROUNDS):
-        bare.append(_milliseconds("pass"))
-        ours.append(_milliseconds("import jaxmon"))
+        for found, program in ((bare, "pass"), (ours, "import jaxmon")):
+            found.append(1e3 * seconds(partial(_python, "-c", program), 1)[0])
     starts = [
         tuple(map(float, _python("-c", INSTRUMENT).stdout.split()))
         for _ in range(STARTS)
     ]
     times, shares, modules, sizes, pages = zip(*starts, strict=True)
     return [
-        Row(
-            name="python -c pass",
-            value=statistics.median(bare),
-            best=min(bare),
-            unit="ms",
-        ),
-        Row(
-            name="  added by import jaxmon",
-            value=paired(ours, bare),
-            best=min(ours) - min(bare),
-            unit="ms",
+        taken("python -c pass", bare, "ms"),
+        added(
+            "  added by import jaxmon",
+            "ms",
+            ours,
+            bare,
             at_most=GOAL_MS,
             note="most in: " + ", ".join(_slowest()),
         ),
-        Row(
-            name="jaxmon.instrument() after import jax, CPU",
-            value=statistics.median(times),
-            best=min(times),
-            unit="ms",
-        ),
-        Row(
-            name="  of what import jax takes",
-            value=statistics.median(shares),
-            best=min(shares),
-            unit="%",
-            at_most=GOAL_PERCENT,
-        ),
-        Row(name="  modules loaded", value=statistics.median(modules), unit=""),
-        Row(
-            name="  resident memory added",
-            value=statistics.median(sizes),
-            best=min(sizes),
-            unit="MB",
-            at_most=GOAL_MB,
-        ),
-        Row(
-            name="  the same with the first page",
-            value=statistics.median(pages),
-            best=min(pages),
-            unit="MB",
-        ),
+        taken("jaxmon.instrument() after import jax, CPU", times, "ms"),
+        taken("  of what import jax takes", shares, "%", at_most=GOAL_PERCENT),
+        Row("  modules loaded", statistics.median(modules), ""),
+        taken("  resident memory added", sizes, "MB", at_most=GOAL_MB),
+        taken("  the same with the first page", pages, "MB"),
     ]
-
-
-def _milliseconds(program: str) -> float:
-    started = perf_counter()
-    _python("-c", program)
-    return (perf_counter() - started) * 1e3
 
 
 def _slowest() -> list[str]:

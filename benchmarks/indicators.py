@@ -9,15 +9,13 @@ three metrics of a request.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import repeat
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, agent
 
 
 ROUNDS = 200
@@ -51,7 +49,6 @@ def measure() -> list[Row]:
         "@jaxmon.request(route)": Mark(
             _calls(request(_nothing)), _calls(_nothing), REQUEST_GOAL_NS
         ),
-        "jaxmon.asgi.Middleware, 20 routes": _middleware(),
         "jaxmon.steps, a step": Mark(
             _loop(lambda batches: jaxmon.steps(batches, items=32)),
             _loop(lambda batches: batches),
@@ -110,13 +107,7 @@ def _rows(marks: dict[str, Mark]) -> list[Row]:
             bare, marked = _nanoseconds(mark.bare), _nanoseconds(mark.marked)
             times[name].append((marked, bare))
     return [
-        Row(
-            name=name,
-            value=paired(*zip(*times[name], strict=True)),
-            best=min(m for m, _ in times[name]) - min(b for _, b in times[name]),
-            unit="ns",
-            at_most=mark.goal,
-        )
+        added(name, "ns", *zip(*times[name], strict=True), at_most=mark.goal)
         for name, mark in marks.items()
     ]
 
@@ -154,41 +145,6 @@ def _loop(steps: Callable[[Iterable[None]], Iterable[None]]) -> Run:
             pass
 
     return run
-
-
-def _middleware() -> Mark:
-    from starlette.applications import Starlette
-    from starlette.routing import Route
-
-    from jaxmon.asgi import Middleware
-
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200})
-        await send({"type": "http.response.body"})
-
-    async def nowhere(_: Any) -> None:
-        pass
-
-    site = Starlette(
-        routes=[Route(f"/route{n}/{{item}}", lambda _: None) for n in range(20)]
-    )
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/route10/7",
-        "root_path": "",
-        "headers": [],
-        "app": site,
-    }
-
-    def serving(served: Any) -> Run:
-        async def serve() -> None:
-            for _ in repeat(None, MARKS):
-                await served(scope, None, nowhere)
-
-        return lambda: asyncio.run(serve())
-
-    return Mark(serving(Middleware(app)), serving(app))
 
 
 def _prometheus_client() -> Mark:

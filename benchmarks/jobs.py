@@ -11,7 +11,7 @@ from functools import cache
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rows import Row
+from benchmarks.rows import Row, seconds
 
 
 if TYPE_CHECKING:
@@ -54,33 +54,33 @@ def measure() -> list[Row]:
     tracemalloc.stop()
     note = f"{size:.1f} MiB of JSON; {len(printed)} lines are printed"
     return [
-        Row(name="read, judge and print 4,096 ranks", value=whole, unit="s", note=note),
-        Row(name="judge and print", value=judged, unit="s", at_most=GOAL_SECONDS),
+        Row("read, judge and print 4,096 ranks", whole, "s", note=note),
+        Row("judge and print", judged, "s", at_most=GOAL_SECONDS),
         Row(
-            name="first of 4,096 failures, and print",
-            value=_median(lambda: first_of(failed)),
-            unit="s",
+            "first of 4,096 failures, and print",
+            _median(lambda: first_of(failed)),
+            "s",
             at_most=GOAL_SECONDS,
         ),
         Row(
-            name="read ranks that get on",
-            value=_median(lambda: read(going)),
-            unit="s",
+            "read ranks that get on",
+            _median(lambda: read(going)),
+            "s",
             note=f"{sum(map(len, going)) / _MIB:.1f} MiB of JSON",
         ),
         Row(
-            name="find the straggler, and print",
-            value=_median(lambda: lines(judge(slow), _WIDTH)),
-            unit="s",
+            "find the straggler, and print",
+            _median(lambda: lines(judge(slow), _WIDTH)),
+            "s",
             at_most=GOAL_SECONDS,
         ),
-        Row(name="memory of these records", value=courses / _MIB, unit="MiB"),
-        Row(name="memory at its peak", value=peak / _MIB, unit="MiB"),
-        Row(name="memory of the records", value=kept / _MIB, unit="MiB"),
+        Row("memory of these records", courses / _MIB, "MiB"),
+        Row("memory at its peak", peak / _MIB, "MiB"),
+        Row("memory of the records", kept / _MIB, "MiB"),
         Row(
-            name=f"group {HOSTS * PER_HOST * _THREADS:,} stacks",
-            value=_median(lambda: grouped(stacked)),
-            unit="s",
+            f"group {HOSTS * PER_HOST * _THREADS:,} stacks",
+            _median(lambda: grouped(stacked)),
+            "s",
             at_most=GOAL_SECONDS,
         ),
     ]
@@ -227,9 +227,4 @@ def _rank(number: int, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - a vari
 
 
 def _median(call: Callable[[], object]) -> float:
-    spent = []
-    for _ in range(_ROUNDS):
-        before = process_time()
-        call()
-        spent.append(process_time() - before)
-    return statistics.median(spent)
+    return statistics.median(seconds(call, _ROUNDS, process_time))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 import tracemalloc
-from collections.abc import Callable
 from time import process_time
 from typing import TYPE_CHECKING
 
-from benchmarks.rows import Row
+from benchmarks.rows import Row, seconds
 from benchmarks.scrape import FUNCTIONS, call_functions
 
 
@@ -41,34 +40,31 @@ def measure() -> list[Row]:
         live.sample()
     kept = tracemalloc.get_traced_memory()[0] / _MIB
     tracemalloc.stop()
-    sampled = _median(live.sample)
-    summarised = _median(lambda: dumps(encoded(live.summary([], UNREAD))))
-    charted = _median(lambda: json.dumps(live.charts(None)))
+    sampled, summarised, charted = (
+        statistics.median(seconds(work, ROUNDS, process_time))
+        for work in (
+            live.sample,
+            lambda: dumps(encoded(live.summary([], UNREAD))),
+            lambda: json.dumps(live.charts(None)),
+        )
+    )
     whole = f"{PROCESSES} processes x {FUNCTIONS} functions"
     return [
         Row(
-            name=f"parse {whole}, every 2 s",
-            value=parsing * 1e3,
-            unit="ms",
+            f"parse {whole}, every 2 s",
+            parsing * 1e3,
+            "ms",
             note=f"{samples:,} samples, {PROCESSES} x {len(page) / 1e3:,.0f} kB",
         ),
         Row(
-            name="sample, every 5 s",
-            value=sampled * 1e3,
-            unit="ms",
+            "sample, every 5 s",
+            sampled * 1e3,
+            "ms",
             note=f"{sampled / EVERY:.2%} of a core",
         ),
-        Row(
-            name="summary, every 2 s while a page is open",
-            value=summarised * 1e3,
-            unit="ms",
-        ),
-        Row(
-            name="charts, every 5 s while a page is open",
-            value=charted * 1e3,
-            unit="ms",
-        ),
-        Row(name="kept for the last minute and the charts", value=kept, unit="MiB"),
+        Row("summary, every 2 s while a page is open", summarised * 1e3, "ms"),
+        Row("charts, every 5 s while a page is open", charted * 1e3, "ms"),
+        Row("kept for the last minute and the charts", kept, "MiB"),
     ]
 
 
@@ -101,13 +97,3 @@ def _families(page: str) -> tuple[list[Family], float]:
     took = process_time() - began
     up = Family(AGENT_UP, [(series(AGENT_UP, slot), 1.0) for slot in range(PROCESSES)])
     return [up, *found], took
-
-
-def _median(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of *work*."""
-    times = []
-    for _ in range(ROUNDS):
-        began = process_time()
-        work()
-        times.append(process_time() - began)
-    return statistics.median(times)

@@ -73,11 +73,11 @@ def _rows(name: str) -> Iterable[Row]:
     # Each fourth pair: how much the figure depends on chance.
     parts = [statistics.median(hooks[n::_QUARTERS]) for n in range(_QUARTERS)]
     low, high = ((one + threads) / bare * 100 for one in (min(parts), max(parts)))
-    yield Row(name=name, value=bare * 1e6, unit="µs each")
+    yield Row(name, bare * 1e6, "µs each")
     yield Row(
-        name="  added by jaxmon",
-        value=(added + threads) / bare * 100,
-        unit="%",
+        "  added by jaxmon",
+        (added + threads) / bare * 100,
+        "%",
         at_most=LOOPS[name].goal,
         note=f"on the program's thread {added * 1e6:,.1f} µs, by threads of ours "
         f"{threads * 1e6:,.1f} µs; quarters of the turns {low:.1f} to {high:.1f} %; "

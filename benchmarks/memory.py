@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
-from time import perf_counter
 from typing import Any
 
-from benchmarks.rows import Row
+from benchmarks.rows import Row, seconds, taken
 
 
 SIZES = (1_000, 10_000, 100_000)
@@ -55,21 +53,14 @@ def _sizes(
             ("reading it", lambda data=data: pprof.samples_of(data), goal),
             ("all of Agent.memory()", agent.memory, None),
         ):
-            spent = [_timed(work) for _ in range(ROUNDS)]
-            yield Row(
-                name=f"{size:,} arrays: {what}" if what[0] == "c" else f"  {what}",
-                value=statistics.median(spent),
-                best=min(spent),
-                unit="ms",
+            yield taken(
+                f"{size:,} arrays: {what}" if what[0] == "c" else f"  {what}",
+                seconds(work, ROUNDS),
+                "ms",
+                scale=1e3,
                 at_most=at_most,
                 note=f"{samples:,} samples{name}" if what == "reading it" else "",
             )
-
-
-def _timed(work: Callable[[], Any]) -> float:
-    started = perf_counter()
-    work()
-    return (perf_counter() - started) * 1e3
 
 
 def _one_line(jax: Any) -> list[Callable[[int], Any]]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from benchmarks.calls import agent
 from benchmarks.compiles import GOAL_PERCENT, stopwatch
-from benchmarks.rows import Row
+from benchmarks.rows import Row, agent, taken
 
 
 GOAL_MICROSECONDS_PER_LEAF = 4.0
@@ -49,38 +48,26 @@ def _of_leaves(leaves: int, rounds: int) -> list[Row]:
             ours.append(sum(spent))
             signatures.append(sum(building))
             comparisons.append(sum(comparing))
-    total = statistics.median(whole)
     share = [mine / all_ for mine, all_ in zip(ours, whole, strict=True)]
     built = [seconds / leaves * 1e6 for seconds in signatures]
     return [
-        Row(
-            name=f"recompile, {leaves:,} leaves",
-            value=total * 1e3,
-            best=min(whole) * 1e3,
-            unit="ms",
-        ),
-        Row(
-            name="  our code in it",
-            value=statistics.median(share) * 100,
-            best=min(share) * 100,
-            unit="%",
+        taken(f"recompile, {leaves:,} leaves", whole, "ms", scale=1e3),
+        taken(
+            "  our code in it",
+            share,
+            "%",
+            scale=100,
             at_most=GOAL_PERCENT,
             note=f"{statistics.median(ours) * 1e6:,.0f} microseconds",
         ),
-        Row(
-            name="  signature, each leaf",
-            value=statistics.median(built),
-            best=min(built),
-            unit="µs",
+        taken(
+            "  signature, each leaf",
+            built,
+            "µs",
             # Of few leaves most is what does not depend on them.
             at_most=GOAL_MICROSECONDS_PER_LEAF if leaves > 10 else None,
         ),
-        Row(
-            name="  comparison with 16",
-            value=statistics.median(comparisons) * 1e6,
-            best=min(comparisons) * 1e6,
-            unit="µs",
-        ),
+        taken("  comparison with 16", comparisons, "µs", scale=1e6),
     ]
 
 

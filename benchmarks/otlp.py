@@ -8,13 +8,12 @@ encoding by the SDK, and the page of the same samples for comparison.
 from __future__ import annotations
 
 import gzip
-import statistics
 import tracemalloc
 from collections.abc import Callable
 from time import process_time, thread_time
 
 from benchmarks.exposition import families
-from benchmarks.rows import Row
+from benchmarks.rows import Row, seconds, taken
 from jaxmon.exposition.encode import encode
 
 
@@ -48,10 +47,10 @@ def measure() -> list[Row]:
         _row("convert", lambda: converter.convert(page, 3)),
         _row("encode and serialise (SDK)", lambda: _encoded(encode_metrics, data)),
         _row("the page, for comparison", lambda: encode(page)),
-        Row(name="message", value=len(body) / 1024, unit="KiB"),
-        Row(name="message, gzip", value=len(squeezed) / 1024, unit="KiB"),
-        Row(name="kept between exports", value=kept, unit="KiB"),
-        Row(name="importing SDK and exporter (HTTP)", value=imports, unit="ms"),
+        Row("message", len(body) / 1024, "KiB"),
+        Row("message, gzip", len(squeezed) / 1024, "KiB"),
+        Row("kept between exports", kept, "KiB"),
+        Row("importing SDK and exporter (HTTP)", imports, "ms"),
     ]
 
 
@@ -60,14 +59,5 @@ def _encoded(encode_metrics: Callable[..., object], data: object) -> object:
 
 
 def _row(name: str, work: Callable[[], object]) -> Row:
-    spent = []
-    for _ in range(ROUNDS):
-        began = thread_time()
-        work()
-        spent.append(1000 * (thread_time() - began))
-    return Row(
-        name=f"{name}, {SAMPLES:,} samples",
-        value=statistics.median(spent),
-        unit="ms",
-        best=min(spent),
-    )
+    times = seconds(work, ROUNDS, thread_time)
+    return taken(f"{name}, {SAMPLES:,} samples", times, "ms", scale=1e3)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.rows import Row
+from benchmarks.compiles import mlp
+from benchmarks.rows import Row, seconds, taken
 
 
 ROUNDS = 2000
@@ -30,15 +30,10 @@ def measure() -> list[Row]:
     import jax
 
     from jaxmon.agent import context
-
-    shared = context.context_of(jax, _settings())
-    return [*_handing_over(shared), *_watching(shared), *_reading(), _listing()]
-
-
-def _settings() -> Any:
     from jaxmon.settings import Settings
 
-    return Settings()
+    shared = context.context_of(jax, Settings())
+    return [*_handing_over(shared), *_watching(shared), *_reading(), _listing()]
 
 
 def _handing_over(shared: Any) -> list[Row]:
@@ -53,7 +48,7 @@ def _handing_over(shared: Any) -> list[Row]:
     executable, _, _ = _compiled(1)
     function = shared.table.named("benchmark")
     # No more than the queue has room for: refusing is quicker.
-    take = _times(lambda: programs.take(function, executable, phases), rounds=50)
+    take = seconds(lambda: programs.take(function, executable, phases), 50)
     programs.stop()
     return [_row("compiling thread: hand a program over", take)]
 
@@ -74,20 +69,15 @@ def _watching(shared: Any) -> list[Row]:
             cache.stored()
             cache.looked_up(function, hit=False)
 
-        hits = _times(lambda: cache.looked_up(function, hit=True))
-        misses = _times(missed)
-        page = _times(cache.collect)
+        hits = seconds(lambda: cache.looked_up(function, hit=True), ROUNDS)
+        misses = seconds(missed, ROUNDS)
+        page = seconds(cache.collect, ROUNDS)
         cache.stop()
         jax.config.update("jax_compilation_cache_dir", before)
     return [
         _row("compiling thread: a hit of the cache", hits),
         _row("compiling thread: a miss that is written", misses),
-        Row(
-            name="scrape: figures of the cache",
-            value=statistics.median(page),
-            best=min(page),
-            unit="us",
-        ),
+        taken("scrape: figures of the cache", page, "us", scale=1e6),
     ]
 
 
@@ -122,17 +112,16 @@ def _reading() -> list[Row]:
         def count(jaxpr: Any = jaxpr, lines: Any = lines) -> None:
             flops.count(jax, jaxpr, lines)
 
-        whole = compiled_in * 1e6
         for what, work in (("read", read), ("count the FLOPs of", count)):
-            spent = _times(work, rounds=20)
+            spent = seconds(work, 20)
             rows.append(
-                Row(
-                    name=f"off thread: {what} a {layers}-layer training step",
-                    value=statistics.median(spent) / whole * 100,
-                    best=min(spent) / whole * 100,
-                    unit="%",
+                taken(
+                    f"off thread: {what} a {layers}-layer training step",
+                    spent,
+                    "%",
+                    scale=100 / compiled_in,
                     at_most=GOAL_PERCENT,
-                    note=f"{statistics.median(spent) / 1e3:.1f} ms, of its compile",
+                    note=f"{statistics.median(spent) * 1e3:.1f} ms, of its compile",
                 )
             )
     return rows
@@ -144,12 +133,12 @@ def _listing() -> Row:
     with tempfile.TemporaryDirectory() as directory:
         for number in range(ENTRIES):
             Path(directory, f"jit_f-{number}-cache").touch()
-        spent = _times(lambda: scan(directory, sought={}, writes=True), rounds=5)
-    return Row(
-        name=f"off thread: look at {ENTRIES:,} entries",
-        value=statistics.median(spent) / 1e3,
-        best=min(spent) / 1e3,
-        unit="ms",
+        spent = seconds(lambda: scan(directory, sought={}, writes=True), 5)
+    return taken(
+        f"off thread: look at {ENTRIES:,} entries",
+        spent,
+        "ms",
+        scale=1e3,
         note="every 30 s, or less often: at most 1 % of the time of its thread",
     )
 
@@ -157,40 +146,14 @@ def _listing() -> Row:
 def _compiled(layers: int) -> tuple[Any, Any, float]:
     """Return an executable, its jaxpr, and the seconds that it took from the start."""
     import jax
-    import jax.numpy as jnp
 
-    def loss(weights: list[Any], batch: Any) -> Any:
-        for weight in weights:
-            batch = jax.nn.relu(batch @ weight)
-        return jnp.mean(batch**2)
-
-    def step(weights: list[Any], batch: Any) -> Any:
-        slopes = jax.grad(loss)(weights, batch)
-        return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
-
-    weights = [jnp.ones((64, 64))] * layers
+    step, weights, batch = mlp(layers)
     started = perf_counter()
-    traced = jax.jit(step).trace(weights, jnp.ones((32, 64)))
+    traced = jax.jit(step).trace(weights, batch)
     compiled = traced.lower().compile()
     seconds = perf_counter() - started
     return compiled.runtime_executable(), traced.jaxpr.jaxpr, seconds
 
 
-def _times(work: Callable[[], object], *, rounds: int = ROUNDS) -> list[float]:
-    """Return the microseconds of each round."""
-    found = []
-    for _ in range(rounds):
-        started = perf_counter()
-        work()
-        found.append((perf_counter() - started) * 1e6)
-    return found
-
-
 def _row(name: str, times: list[float]) -> Row:
-    return Row(
-        name=name,
-        value=statistics.median(times),
-        best=min(times),
-        unit="us",
-        at_most=GOAL_MICROSECONDS,
-    )
+    return taken(name, times, "us", scale=1e6, at_most=GOAL_MICROSECONDS)

@@ -15,8 +15,7 @@ from itertools import repeat
 from time import perf_counter, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.calls import agent
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, agent
 
 
 if TYPE_CHECKING:
@@ -82,13 +81,7 @@ def _rows(apps: dict[str, App], bare: App) -> list[Row]:
         for name, app in apps.items():
             times[name].append((_microseconds(app), _microseconds(bare)))
     return [
-        Row(
-            name=name,
-            value=paired(*zip(*taken, strict=True)),
-            best=min(m for m, _ in taken) - min(b for _, b in taken),
-            unit="us",
-        )
-        for name, taken in times.items()
+        added(name, "us", *zip(*pairs, strict=True)) for name, pairs in times.items()
     ]
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Unpack
 
 
-@dataclass(frozen=True, kw_only=True)
+if TYPE_CHECKING:
+    from jaxmon.agent import Agent
+    from jaxmon.options import Options
+
+
+@dataclass(frozen=True)
 class Row:
     """
     A figure.
@@ -25,6 +33,7 @@ class Row:
     name: str
     value: float
     unit: str
+    _: KW_ONLY
     best: float | None = None
     at_most: float | None = None
     at_least: float | None = None
@@ -49,19 +58,73 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
 
 
+def taken(  # noqa: PLR0913 - what a row has
+    name: str,
+    times: Sequence[float],
+    unit: str,
+    *,
+    scale: float = 1.0,
+    at_most: float | None = None,
+    note: str = "",
+) -> Row:
+    """Return the row of what took these *times*, each *scale* of *unit*."""
+    value, best = statistics.median(times) * scale, min(times) * scale
+    return Row(name, value, unit, best=best, at_most=at_most, note=note)
+
+
+def added(  # noqa: PLR0913 - what a row has
+    name: str,
+    unit: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    at_most: float | None = None,
+    note: str = "",
+) -> Row:
+    """Return the row of what *ours* take more than *theirs*, measured in turns."""
+    value, best = paired(ours, theirs), min(ours) - min(theirs)
+    return Row(name, value, unit, best=best, at_most=at_most, note=note)
+
+
+def seconds(
+    work: Callable[[], object],
+    rounds: int,
+    clock: Callable[[], float] = perf_counter,
+) -> list[float]:
+    """Return what each round of *work* takes by *clock*."""
+    found = []
+    for _ in range(rounds):
+        began = clock()
+        work()
+        found.append(clock() - began)
+    return found
+
+
+@contextmanager
+def agent(**settings: Unpack[Options]) -> Iterator[Agent]:
+    """Run an agent with *settings*, without endpoints, within the block."""
+    import jaxmon
+
+    settings = {"port": None, "socket": False, "memory_interval": 0, **settings}
+    try:
+        yield jaxmon.instrument(**settings)
+    finally:
+        jaxmon.uninstrument()
+
+
 def table(rows: Iterable[Row]) -> str:
     """Return *rows* as text."""
     lines = [f"{'':46}{'median':>10}{'best':>10} {'':8}{'goal':>9}"]
     for row in rows:
-        best = "" if row.best is None else _number(row.best)
+        best = "" if row.best is None else number(row.best)
         goal = ""
         if row.at_most is not None:
-            goal = f"<= {_number(row.at_most)}"
+            goal = f"<= {number(row.at_most)}"
         elif row.at_least is not None:
-            goal = f">= {_number(row.at_least)}"
+            goal = f">= {number(row.at_least)}"
         verdict = {True: "  met", False: "  MISSED", None: ""}[row.met]
         lines.append(
-            f"{row.name:46}{_number(row.value):>10}{best:>10} {row.unit:8}"
+            f"{row.name:46}{number(row.value):>10}{best:>10} {row.unit:8}"
             f"{goal:>9}{verdict}"
         )
         if row.note:
@@ -69,7 +132,8 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return *value* with three digits or more."""
     if value == int(value):
         return f"{value:,.0f}"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2

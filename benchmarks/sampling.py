@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import cycle, islice, repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, agent, taken
 
 
 ROUNDS = 300
@@ -40,22 +38,17 @@ def _between_samples() -> Row:
     import jax
 
     argument = jax.numpy.ones(())
-    with agent(0):
+    with agent(sample_rate=0):
         off = jax.jit(lambda x: x + 1)
         off(argument)
-    with agent(1):
+    with agent(sample_rate=1):
         on = jax.jit(lambda x: x + 1)
         on(argument)
         times: dict[int, list[float]] = {0: [], 1: []}
         for turn in range(ROUNDS):
             for which in (turn % 2, 1 - turn % 2):
                 times[which].append(_nanoseconds((off, on)[which], argument))
-    return Row(
-        name="cached call, added by sampling at rate 1",
-        value=paired(times[1], times[0]),
-        best=min(times[1]) - min(times[0]),
-        unit="ns",
-    )
+    return added("cached call, added by sampling at rate 1", "ns", times[1], times[0])
 
 
 def _share(functions: int) -> Row:
@@ -64,7 +57,7 @@ def _share(functions: int) -> Row:
     from tests.helpers import inside
 
     argument = jax.numpy.ones(())
-    with agent(1) as running:
+    with agent(sample_rate=1) as running:
         jitted = []
         for number in range(functions):
 
@@ -84,9 +77,9 @@ def _share(functions: int) -> Row:
         spent, lasted = sampling.spent - before, perf_counter() - started
         samples = sum(f.samples for f in sampling.snapshot().values())
     return Row(
-        name=f"share of a core, {functions} function{'s' * (functions > 1)}",
-        value=100 * spent / lasted,
-        unit="%",
+        f"share of a core, {functions} function{'s' * (functions > 1)}",
+        100 * spent / lasted,
+        "%",
         at_most=GOAL_SHARE,
         note=f"{samples / lasted:.1f} samples/s",
     )
@@ -102,7 +95,7 @@ def _loop() -> Row:
     times: dict[float, list[float]] = {0: [], 1: []}
     for turn in range(TURNS):
         for rate in (turn % 2, 1 - turn % 2):
-            with agent(rate):
+            with agent(sample_rate=rate):
                 sampled = jax.jit(step)
                 jax.block_until_ready(sampled(argument))
                 started, x = perf_counter(), argument
@@ -111,11 +104,10 @@ def _loop() -> Row:
                 jax.block_until_ready(x)
                 times[rate].append(perf_counter() - started)
     ratios = [on / off for on, off in zip(times[1], times[0], strict=True)]
-    return Row(
-        name="asynchronous loop, sampled, times as long",
-        value=statistics.median(ratios),
-        best=min(ratios),
-        unit="x",
+    return taken(
+        "asynchronous loop, sampled, times as long",
+        ratios,
+        "x",
         note=f"{1000 * statistics.median(times[0]) / 300:.1f} ms/step",
     )
 
@@ -136,7 +128,7 @@ def _truth(repeats: int, calls: int) -> Row:
 
     x = jax.numpy.ones((300, 300))
     truth = []
-    with agent(50) as running:
+    with agent(sample_rate=50) as running:
         jitted: Any = jax.jit(chain)
         jax.block_until_ready(jitted(x))
         for _ in range(TURNS):
@@ -150,27 +142,12 @@ def _truth(repeats: int, calls: int) -> Row:
         sampled = inside.sampling(running).snapshot()[name]
     each = statistics.median(truth)
     return Row(
-        name=f"sampled execution over truth, {each * 1e3:.1f} ms",
-        value=(sampled.execution_seconds or 0.0) / each,
-        unit="x",
+        f"sampled execution over truth, {each * 1e3:.1f} ms",
+        (sampled.execution_seconds or 0.0) / each,
+        "x",
         at_most=1.1,
         note=f"{sampled.samples} samples; goal 0.9 to 1.1",
     )
-
-
-@contextmanager
-def agent(rate: float) -> Iterator[Any]:
-    """Run an agent that samples at *rate* and serves no endpoint within the block."""
-    import jaxmon
-
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    running = jaxmon.instrument(
-        port=None, socket=False, memory_interval=0, sample_rate=rate
-    )
-    try:
-        yield running
-    finally:
-        jaxmon.uninstrument()
 
 
 def _nanoseconds(call: Callable[[Any], Any], argument: Any) -> float:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, paired, taken
 
 
 if TYPE_CHECKING:
@@ -62,30 +62,15 @@ def measure() -> list[Row]:
         jaxmon.uninstrument()
     lost = -paired(scraped, quiet) / statistics.median(quiet) * 100
     return [
-        Row(
-            name=f"page of {FUNCTIONS} functions, collect",
-            value=statistics.median(collects),
-            best=min(collects),
-            unit="ms",
+        taken(
+            f"page of {FUNCTIONS} functions, collect",
+            collects,
+            "ms",
             note=f"{samples:,} samples, {len(page) / 1e3:,.0f} kB of text",
         ),
-        Row(
-            name="  encode",
-            value=statistics.median(encodes),
-            best=min(encodes),
-            unit="ms",
-        ),
-        Row(
-            name="  CPU of both",
-            value=statistics.median(cpu),
-            best=min(cpu),
-            unit="ms",
-        ),
-        Row(
-            name="busy Python thread loses at a scrape a second",
-            value=lost,
-            unit="%",
-        ),
+        taken("  encode", encodes, "ms"),
+        taken("  CPU of both", cpu, "ms"),
+        Row("busy Python thread loses at a scrape a second", lost, "%"),
     ]
 
 

@@ -5,13 +5,11 @@ and the state of its optimizer.
 
 from __future__ import annotations
 
-import statistics
 from time import perf_counter
 from typing import Any
 
-from benchmarks.calls import agent
 from benchmarks.compiles import GOAL_PERCENT, stopwatch
-from benchmarks.rows import Row
+from benchmarks.rows import Row, agent, taken
 
 
 GOAL_MICROSECONDS_PER_LEAF = 5.0
@@ -39,28 +37,17 @@ def measure() -> list[Row]:
     each = [seconds / leaves * 1e6 for seconds in recording]
     share = [one / all_ for one, all_ in zip(recording, whole, strict=True)]
     return [
-        Row(
-            name=f"compile, training step of {leaves} leaves",
-            value=statistics.median(whole) * 1e3,
-            best=min(whole) * 1e3,
-            unit="ms",
-        ),
-        Row(
-            name="  recording its signature",
-            value=statistics.median(share) * 100,
-            best=min(share) * 100,
-            unit="%",
+        taken(f"compile, training step of {leaves} leaves", whole, "ms", scale=1e3),
+        taken(
+            "  recording its signature",
+            share,
+            "%",
+            scale=100,
             at_most=GOAL_PERCENT,
             note=f"{recording[0] * 1e3:.1f} ms in the first compile of a process",
         ),
-        Row(
-            name="  the same, each leaf",
-            value=statistics.median(each),
-            best=min(each),
-            unit="µs",
-            at_most=GOAL_MICROSECONDS_PER_LEAF,
-        ),
-        Row(name="  memory, each leaf", value=size / leaves, unit="bytes"),
+        taken("  the same, each leaf", each, "µs", at_most=GOAL_MICROSECONDS_PER_LEAF),
+        Row("  memory, each leaf", size / leaves, "bytes"),
     ]
 
 

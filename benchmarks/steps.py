@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks.background import WARM_UP, used
 from benchmarks.rows import Row
+from jaxmon.host.resources.process import resident_bytes
 
 
 TURN_SECONDS = 0.5
@@ -85,24 +86,24 @@ def _compared(milliseconds: int, processes: int, iterations: int) -> Iterable[Ro
         usual = statistics.median(getattr(bare, name) for bare, _ in pairs)
         more = [getattr(ours, name) - getattr(bare, name) for bare, ours in pairs]
         yield Row(
-            name=f"added to a {of}: {name} time",
-            value=statistics.median(more) * 1e6,
-            unit="µs",
+            f"added to a {of}: {name} time",
+            statistics.median(more) * 1e6,
+            "µs",
             note=f"{statistics.median(more) / usual:.2%} of {usual * 1e3:.3f} ms; "
             f"pairs {min(more) / usual:.2%} to {max(more) / usual:.2%}",
         )
     wall = statistics.median(ours.wall for _, ours in pairs)
     threads = statistics.median(ours.threads for _, ours in pairs)
     yield Row(
-        name="  processor time of the agent's threads",
-        value=threads * 1e6,
-        unit="µs",
+        "  processor time of the agent's threads",
+        threads * 1e6,
+        "µs",
         note=f"{threads / wall:.2%} of a core",
     )
     yield Row(
-        name="  resident memory",
-        value=statistics.median(map(sub, sizes[1::2], sizes[::2])) / _MEGABYTE,
-        unit="MB",
+        "  resident memory",
+        statistics.median(map(sub, sizes[1::2], sizes[::2])) / _MEGABYTE,
+        "MB",
         note=f"added to {statistics.median(sizes[::2]) / _MEGABYTE:.0f} MB",
     )
 
@@ -145,7 +146,9 @@ class Group:
 
     def resident(self) -> float:
         """Return the mean size of the processes, in bytes."""
-        return statistics.fmean([_resident(one.pid) for one in self._members])
+        return statistics.fmean(
+            [resident_bytes(Path(f"/proc/{one.pid}")) or 0 for one in self._members]
+        )
 
 
 class _Member:
@@ -180,11 +183,6 @@ class _Member:
 
     def wait(self) -> None:
         self._process.wait()
-
-
-def _resident(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _address() -> str:

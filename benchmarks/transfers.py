@@ -7,13 +7,11 @@ figure is the median of the differences.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from benchmarks.rows import Row, paired
+from benchmarks.rows import Row, added, agent, taken
 
 
 TURNS = 40
@@ -27,26 +25,15 @@ def measure() -> list[Row]:
     """Return what each kind of transfer takes, and what observing it adds."""
     rows = []
     for name, kind, goal in _kinds():
-        without, observed = [], []
+        without: list[float] = []
+        observed: list[float] = []
         for _ in range(TURNS):
-            with _agent(transfers=False):
-                without.append(min(kind() for _ in range(2)))
-            with _agent(transfers=True):
-                observed.append(min(kind() for _ in range(2)))
+            for found, on in ((without, False), (observed, True)):
+                with agent(memory_lines_interval=0, sample_rate=0, transfers=on):
+                    found.append(min(kind() for _ in range(2)))
         rows += [
-            Row(
-                name=name,
-                value=statistics.median(without),
-                best=min(without),
-                unit="ns",
-            ),
-            Row(
-                name="  added by jaxmon",
-                value=paired(observed, without),
-                best=min(observed) - min(without),
-                unit="ns",
-                at_most=goal,
-            ),
+            taken(name, without, "ns"),
+            added("  added by jaxmon", "ns", observed, without, at_most=goal),
         ]
     return rows
 
@@ -81,21 +68,3 @@ def _each(action: Callable[[Any], object], items: list[Any]) -> float:
     for item in items:
         action(item)
     return (perf_counter_ns() - started) / len(items)
-
-
-@contextmanager
-def _agent(*, transfers: bool) -> Iterator[None]:
-    import jaxmon
-
-    jaxmon.instrument(
-        port=None,
-        socket=False,
-        memory_interval=0,
-        memory_lines_interval=0,
-        sample_rate=0,
-        transfers=transfers,
-    )
-    try:
-        yield
-    finally:
-        jaxmon.uninstrument()

@@ -14,7 +14,6 @@ is 1 when a goal is missed or nvitop-exporter is better at anything.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import statistics
 import subprocess
@@ -32,8 +31,10 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from jaxmon.host.resources.process import resident_bytes  # noqa: E402
 from tests.fakes.nvml.build import build  # noqa: E402 - found from here on
 from tests.helpers.processes import clean_environ, free_port  # noqa: E402
+from tools import markdown  # noqa: E402
 
 
 GPUS = 8
@@ -115,8 +116,7 @@ class Process:
 
     def megabytes(self) -> float:
         """Return its resident memory."""
-        pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (resident_bytes(Path(f"/proc/{self.popen.pid}")) or 0) / 2**20
 
 
 @contextmanager
@@ -338,21 +338,16 @@ def render(
         "no driver",
     )
     names = list(figures)
-    lines = [row("on a fake driver with 8 GPUs", [*names, "goal"])]
-    lines.append(row("---", ["---:"] * (len(names) + 1)))
-    for number, ((title, form, _), goal) in enumerate(zip(ROWS, goals, strict=True)):
-        cells = [form.format(figures[name][number]) for name in names]
-        lines.append(row(title, [*cells, goal]))
+    rows = [
+        (title, *(form.format(figures[name][number]) for name in names), goal)
+        for number, ((title, form, _), goal) in enumerate(zip(ROWS, goals, strict=True))
+    ]
     alone = [f"{per_poll:.1f} ms", *[""] * (len(names) - 1), f"≤ {POLL} ms"]
-    lines.append(row("CPU per poll, GPUs alone", alone))
+    rows.append(("CPU per poll, GPUs alone", *alone))
     for number, title in enumerate(reported):
-        lines.append(row(title, [*(words[name][number] for name in names), ""]))
-    return "\n".join(lines)
-
-
-def row(title: str, cells: Sequence[str]) -> str:
-    """Return a line of a Markdown table."""
-    return f"| {title} | {' | '.join(cells)} |"
+        rows.append((title, *(words[name][number] for name in names), ""))
+    head = ("on a fake driver with 8 GPUs", *names, "goal")
+    return markdown.table(head, rows, "l" + "r" * len(head))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree as ET
+
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus
+from tools import markdown
 
 
 # Of a GPU: with fewer rows that both tell, something else is wrong.
@@ -239,10 +244,9 @@ def page(families: Iterable[Family]) -> dict[str, float]:
     return {name: value for family in families for name, value in family.samples}
 
 
-def table(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    yield "| GPU | figure | here | nvidia-smi | agreed |"
-    yield "|---|---|---:|---:|---:|"
+def table(verdicts: Mapping[tuple[str, Row], Verdict]) -> str:
+    """Return a Markdown table."""
+    rows = []
     for (uuid, row), one in verdicts.items():
         if one.ours is None and one.theirs is None:
             continue
@@ -250,7 +254,9 @@ def table(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
         cells = [
             "-" if value is None else f"{value:g}" for value in (one.ours, one.theirs)
         ]
-        yield f"| {uuid[:12]} | {row.name} | {' | '.join(cells)} | {agreed} |"
+        rows.append((uuid[:12], row.name, *cells, agreed))
+    head = ("GPU", "figure", "here", "nvidia-smi", "agreed")
+    return markdown.table(head, rows, "llrrr")
 
 
 def complaints(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
@@ -287,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdicts,
         )
     collector.close()
-    print("\n".join(table(verdicts)))
+    print(table(verdicts))
     found = list(complaints(verdicts))
     print("\n" + ("\n".join(found) or "all agree"))
     return 1 if found else 0

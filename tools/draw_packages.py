@@ -1,8 +1,5 @@
 """
-Draws the layers of packages into docs/contributors/architecture.md.
-
-    python tools/draw_packages.py           write the pictures
-    python tools/draw_packages.py --check   fail unless they are up to date
+The layers of packages, drawn into docs/contributors/architecture.md.
 
 import-linter holds the imports to the layers in pyproject.toml, so a picture of these
 layers is a picture of the imports. A package that it does not describe is an error.
@@ -11,7 +8,6 @@ layers is a picture of the imports. A package that it does not describe is an er
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -19,7 +15,7 @@ from pathlib import Path
 
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "contributors" / "architecture.md"
+PAGE = "docs/contributors/architecture.md"
 # A picture is named after the contract that it shows.
 _PICTURE = re.compile(
     r"(<!-- layers of (?P<contract>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
@@ -81,24 +77,18 @@ def undescribed(text: str) -> list[str]:
     ]
 
 
-def main(arguments: list[str]) -> int:
-    """Write or check the pictures; return the exit code."""
-    outside = unlisted()
-    if outside:
-        print(f"no layer in pyproject.toml has {', '.join(outside)}: add each to one")
-        return 1
-    text = PAGE.read_text()
-    missing = undescribed(text)
-    if missing:
-        print(f"{PAGE.name} does not describe {', '.join(missing)}; add lines")
-        return 1
-    if "--check" not in arguments:
-        PAGE.write_text(drawn(text))
-    elif drawn(text) != text:
-        print(f"{PAGE.name} is out of date: run python tools/draw_packages.py")
-        return 1
-    return 0
+def render() -> dict[str, str]:
+    """
+    Return the page with its pictures, by path.
 
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    Raises:
+        ValueError: a package is in no layer, or not described.
+    """
+    text = (ROOT / PAGE).read_text()
+    if outside := unlisted():
+        msg = f"no layer in pyproject.toml has {', '.join(outside)}: add each to one"
+        raise ValueError(msg)
+    if missing := undescribed(text):
+        msg = f"{PAGE} does not describe {', '.join(missing)}; add lines"
+        raise ValueError(msg)
+    return {PAGE: drawn(text)}

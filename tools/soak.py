@@ -15,7 +15,6 @@ import argparse
 import gc
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -28,11 +27,14 @@ from typing import Any
 
 import jaxmon
 from jaxmon.agent.events import LIMIT
+from jaxmon.catalog import JIT_CALLS, RECOMPILES
+from jaxmon.host.resources.process import resident_bytes
 
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.helpers import inside
+from tests.helpers.agents import value
 
 
 ROUNDS = 20
@@ -132,7 +134,7 @@ def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Ro
             calls=number * (calls // ROUNDS),
             recompiles=made,
             arrays=number * (arrays // ROUNDS),
-            resident=resident(),
+            resident=resident_bytes() or 0,
             threads=len(list(Path("/proc/self/task").iterdir())),
             descriptors=len(list(Path("/proc/self/fd").iterdir())),
             events=sum(rings),
@@ -142,8 +144,8 @@ def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Ro
             cpu=time.process_time(),
         )
     if agent is not None:
-        counted = page_values(scrape(agent.url))
-        expected = {"calls": calls, "recompiles": recompiles - 1}
+        expected = {JIT_CALLS.name: calls, RECOMPILES.name: recompiles - 1}
+        counted = {name: value(agent, name) for name in expected}
         if any(counted[name] < number for name, number in expected.items()):
             sys.exit(f"counted {counted}, expected at least {expected}")
     jaxmon.uninstrument()
@@ -161,25 +163,6 @@ def scrape(url: str) -> str:
     """Return the agent's page."""
     with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310 - the agent's
         return str(page.read().decode())
-
-
-def page_values(page: str) -> dict[str, float]:
-    """Return calls and recompiles that the page counts."""
-    sums = {"calls": 0.0, "recompiles": 0.0}
-    for text in page.splitlines():
-        for name, metric in (
-            ("calls", "jaxmon_jit_calls_total{"),
-            ("recompiles", "jaxmon_recompiles_total{"),
-        ):
-            if text.startswith(metric):
-                sums[name] += float(text.rpartition(" ")[2])
-    return sums
-
-
-def resident() -> int:
-    """Return the resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def growth(rounds: list[Round]) -> float:

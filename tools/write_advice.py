@@ -1,8 +1,5 @@
 """
-Writes what to do about each cause of recompiles into the pages that list the causes.
-
-    python tools/write_advice.py           write the pages
-    python tools/write_advice.py --check   fail unless they are up to date
+What to do about each cause of recompiles, in the pages that list the causes.
 
 The advice is that of `jaxmon explain`. In docs/causes.md it is the last cell of a row
 that begins with a cause; the rest of the row is written by hand. In the runbook it is
@@ -12,7 +9,6 @@ an item of a list.
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from pathlib import Path
 
@@ -25,8 +21,8 @@ _CAUSE = rf"`(?P<cause>{'|'.join(CAUSES)})`"
 _ROW = re.compile(rf"^(?P<before>\| {_CAUSE} \|.*\|) .* \|$", re.MULTILINE)
 _ITEM = re.compile(rf"^- {_CAUSE}: .*(?:\n  .*)*", re.MULTILINE)
 PAGES = {
-    ROOT / "docs" / "causes.md": _ROW,
-    ROOT / "runbooks" / "JaxmonRecompileStorm.md": _ITEM,
+    "docs/causes.md": _ROW,
+    "runbooks/JaxmonRecompileStorm.md": _ITEM,
 }
 _CODE = re.compile(r"(?<!`)(__\w+__|(?:jax|jnp)(?:\.\w+)+(?:\([^)]*\))?|[A-Z_]{9,}=\d)")
 _WIDTH = 90
@@ -66,22 +62,8 @@ def written(text: str, place: re.Pattern[str]) -> str:
     return place.sub(row if place is _ROW else item, text)
 
 
-def main(arguments: list[str]) -> int:
-    """Write or check the pages; return the exit code."""
-    for page, place in PAGES.items():
-        text = page.read_text()
-        try:
-            current = written(text, place)
-        except ValueError as error:
-            print(f"{page.name} has {error}")
-            return 1
-        if "--check" not in arguments:
-            page.write_text(current)
-        elif current != text:
-            print(f"{page.name} is out of date: run python tools/write_advice.py")
-            return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def render() -> dict[str, str]:
+    """Return the pages by path; raises as `written`."""
+    return {
+        page: written((ROOT / page).read_text(), place) for page, place in PAGES.items()
+    }

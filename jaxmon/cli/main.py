@@ -35,7 +35,7 @@ GROUPS = {
     "Operate": ("run", "exporter", "bundle", "runbook", "deploy"),
     "Alert": ("alerts", "slo", "dashboards", "gameday"),
     "Prepare": ("demo", "doctor", "signatures", "warmup", "completion"),
-    "Develop": ("baseline", "generate"),
+    "Develop": ("baseline",),
 }
 """What help lists, by the time when it is wanted."""
 

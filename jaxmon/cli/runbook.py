@@ -19,11 +19,6 @@ from jaxmon.errors import CommandError
 if TYPE_CHECKING:
     from jaxmon_alerts.slo import Slos
 
-HEADINGS = (
-    *("First", "Meaning", "Impact", "Diagnosis", "Mitigation"),
-    "Using this page",
-)
-
 DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
 """A link to the directory in a source tree, the files themselves in a wheel."""
 

@@ -29,6 +29,7 @@ def profiled(run_dir: Path, out: Path) -> dict[str, Any]:
     return document if trained else {}
 
 
+@pytest.mark.exhaustive
 def test_nine_tenths_of_the_time_have_a_line_of_the_program(run_dir, tmp_path):
     """Flax and Optax do the work; the lines are those that call them."""
     if find_spec("flax") is None or find_spec("optax") is None:

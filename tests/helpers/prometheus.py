@@ -30,6 +30,7 @@ class Server:
     directory: Path
     url: str
     name: ClassVar[str]
+    patience: ClassVar[float] = DEADLINE_SECONDS
 
     def command(self, port: int) -> list[str]:
         raise NotImplementedError
@@ -44,7 +45,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(240)
+            self._process.wait(max(240, self.patience))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -60,6 +61,7 @@ class Server:
             until(
                 lambda: self._process.poll() is not None or self._ready(),
                 f"{self.name} to be ready",
+                seconds=self.patience,
             )
         except BaseException:
             self.__exit__()

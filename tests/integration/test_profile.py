@@ -137,7 +137,7 @@ def by_line(found: Profile, program: str) -> dict[tuple[str, int, str], float]:
 def cpu_seconds(function: Callable[[Any], Any], x: Any) -> float:
     """Return the CPU time of a call, on all threads; other processes add none to it."""
     function(x).block_until_ready()
-    began, calls = time.process_time(), 15
+    began, calls = time.process_time(), 8
     for _ in range(calls):
         function(x).block_until_ready()
     return (time.process_time() - began) / calls
@@ -163,7 +163,7 @@ def test_time_goes_to_the_lines_that_take_it(agent: Agent) -> None:
     jax.block_until_ready(together(*inputs.values()))
 
     def work() -> None:
-        for _ in range(150):  # so that waits for a processor concern both alike
+        for _ in range(50):  # so that waits for a processor concern both alike
             jax.block_until_ready(together(*inputs.values()))
 
     for _ in range(8):  # other processes may take the processors from one of the two

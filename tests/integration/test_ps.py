@@ -54,13 +54,14 @@ RELEASE = {"serve.py": {"JAXMON_RELEASE": "v41"}}
 
 def started(directory: Path, run_dir: Path, name: str, source: str) -> Any:
     (directory / name).write_text(source)
-    process = subprocess.Popen(
-        [sys.executable, name, "--size", "3"],
-        cwd=directory,
-        env={**clean_environ(run_dir), **RELEASE.get(name, {})},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    environ = {**clean_environ(run_dir), **RELEASE.get(name, {})}
+    given: dict[str, Any] = {"cwd": directory, "stdout": subprocess.PIPE}
+    process: Any
+    if name == "serve.py":  # whose command line the kernel has
+        command = [sys.executable, name, "--size", "3"]
+        process = subprocess.Popen(command, env=environ, text=True, **given)
+    else:
+        process = start_preloaded(name, "--size", "3", environ=environ, **given)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

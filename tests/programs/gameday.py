@@ -26,8 +26,9 @@ MODULES = ("flax.nnx", "optax", "jaxmon.cli.exporter", "jaxmon_exporter.service"
 class Launcher:
     """Starts processes, most of the Python ones as forks of *preloaded*."""
 
-    def __init__(self, preloaded: Preloaded) -> None:
+    def __init__(self, preloaded: Preloaded, *, optimised: bool = True) -> None:
         self._preloaded = preloaded
+        self._optimised = optimised
 
     def __call__(
         self,
@@ -54,7 +55,7 @@ class Launcher:
             return self._preloaded.start(
                 rest[1:],
                 env,
-                optimised=True,
+                optimised=self._optimised,
                 files=(nothing.fileno(), stdout.fileno(), stderr.fileno()),
                 session=start_new_session,
             )

@@ -6,17 +6,44 @@ import click
 import pytest
 
 from jaxmon.catalog import METRICS, Metric
-from jaxmon.cli import generate, reference
 from jaxmon.host.files.whole import check
 from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT
+from tools import generate, reference
 
 
-def test_committed_documents_are_up_to_date(monkeypatch):
-    """They are what `jaxmon generate` writes, whatever the terminal is."""
+@pytest.fixture(scope="module")
+def rendered():
+    """Provide all generated files."""
+    return generate.render()
+
+
+def test_committed_documents_are_up_to_date(monkeypatch, rendered):
+    """They are what `make generate` writes, whatever the terminal is."""
     monkeypatch.setenv("COLUMNS", "40")
-    reports = list(check(ROOT, generate.render(), owned=generate.OWNED))
-    assert not reports, "".join(["run: jaxmon generate\n", *reports])
+    reports = [*check(ROOT, rendered), *generate.left_over(ROOT, rendered)]
+    assert not reports, "".join(["run: make generate\n", *reports])
+
+
+def test_generate_writes_then_accepts(tmp_path, monkeypatch, rendered, capsys):
+    """`--check` fails before the files were written, and passes after."""
+    monkeypatch.setattr(generate, "render", lambda: rendered)
+    out = ["--out", str(tmp_path)]
+    assert generate.main(["--check", *out]) == 1
+    before = capsys.readouterr().out
+    assert "missing: docs/metrics.md\n" in before
+    assert "out of date; run: make generate" in before
+    assert generate.main(out) == 0
+    assert "docs/metrics.md" in capsys.readouterr().out.splitlines()
+    assert generate.main(["--check", *out]) == 0
+    # Where every file is generated, what is left over is deleted; elsewhere it stays.
+    for directory in ("docs", "dashboards"):
+        (tmp_path / directory / "old.txt").write_text("left over")
+    assert generate.main(["--check", *out]) == 1
+    assert "\nextra: dashboards/old.txt\n" in f"\n{capsys.readouterr().out}"
+    assert generate.main(out) == 0
+    assert not (tmp_path / "dashboards/old.txt").exists()
+    assert (tmp_path / "docs/old.txt").exists()
 
 
 def test_every_metric_has_a_row():

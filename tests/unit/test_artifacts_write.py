@@ -35,16 +35,3 @@ def test_line_ends_count(tmp_path):
     write_all(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_bytes(b"one\r\ntwo\r\n")
     assert len(list(check(tmp_path, ARTIFACTS))) == 1
-
-
-def test_extra_files_count_in_owned_directories_only(tmp_path):
-    """A left-over file is reported and deleted where every file is generated."""
-    write_all(tmp_path, ARTIFACTS)
-    for directory in ("docs", "dashboards"):
-        (tmp_path / directory / "old.txt").write_text("left over")
-    owned = ("dashboards",)
-    reports = list(check(tmp_path, ARTIFACTS, owned=owned))
-    assert reports == ["extra: dashboards/old.txt\n"]
-    assert write_all(tmp_path, ARTIFACTS, owned=owned) == ["dashboards/old.txt"]
-    assert not (tmp_path / "dashboards/old.txt").exists()
-    assert (tmp_path / "docs/old.txt").exists()

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from jaxmon_alerts import autoscaling
 from tests.alerts import promtool
+from tools import autoscaling
 
 
 FILES = {name: yaml.safe_load(text) for name, text in autoscaling.render().items()}

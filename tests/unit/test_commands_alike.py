@@ -12,15 +12,15 @@ from click.testing import CliRunner, Result
 from jaxmon.cli import output
 from jaxmon.cli.main import COMMANDS, GROUPS, load, main
 from jaxmon.cli.options import OF_PROCESS, subcommand
-from jaxmon.cli.reference import commands
 from jaxmon.errors import CommandError
 from tests.helpers.processes import run_python
+from tools.reference import commands
 
 
 # What they print is not a result, or not only; these have an --out of their own.
 SERVE = {"run", "exporter", "top", "demo"}
 WRITE = {
-    *("report", "profile", "bundle", "alerts build", "dashboards build", "generate"),
+    *("report", "profile", "bundle", "alerts build", "dashboards build"),
     *("baseline record", "completion"),
 }
 # Without a process, a server or a file.

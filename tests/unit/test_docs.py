@@ -18,7 +18,6 @@ from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
 from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT, each, require_program
-from tools import write_json
 
 
 GENERATED = {"cli.md", "metrics.md", "settings.md"}
@@ -140,11 +139,6 @@ def test_pages_that_code_names_are_there() -> None:
     for path, target, heading in found:
         assert (ROOT / target).exists(), (path, target)
         assert not heading or heading in headings(ROOT / target), (path, target)
-
-
-def test_the_keys_of_json_documents_are_those_of_the_records() -> None:
-    """The reference is that of the records as they are."""
-    assert write_json.PAGE.read_text() == write_json.written()
 
 
 def test_the_index_has_every_page() -> None:

@@ -16,7 +16,6 @@ from jaxmon.indicators import requests as open_request
 from jaxmon.indicators.routes import Outcome, RequestRoute, Routes
 from jaxmon.indicators.work import mark_cold
 from tests.helpers.indicators import recording
-from tests.helpers.processes import run_python
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
@@ -176,7 +175,7 @@ def test_an_outcome_that_is_none_is_contained(recorded):
     assert recorded.failures.failures() == {open_request.SITE: 1}
 
 
-def test_a_forked_child_leaves_the_parents_requests_alone(run_dir):
+def test_a_forked_child_leaves_the_parents_requests_alone(preloaded_script):
     """Blocks open at a fork end without the parent's locks; the child counts anew."""
     program = """
 import os, sys, threading
@@ -215,6 +214,6 @@ assert os.waitstatus_to_exitcode(status) == 0
 assert count(agent, "outer") == 1
 print("parent")
 """
-    done = run_python("-W", "ignore", "-c", program, run_dir=run_dir).ok()
+    done = preloaded_script(program).ok()
 
     assert done.out.split() == ["child", "parent"]

@@ -18,26 +18,106 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from jaxmon.catalog import BY_NAME
+from jaxmon.errors import JaxmonError
 from tools.fleet import (
     boards,
     burns,
-    census,
     costs,
-    filled,
     history,
     layout,
     live,
-    quiet,
     recording,
     replay,
     rules,
 )
+from tools.fleet.layout import GPUS, WORKERS
+from tools.fleet.replay import Firing, span_text
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
-from tools.fleet.templates import Templates, templates
+from tools.fleet.templates import Line, Templates, templates
+from tools.markdown import page, table
+
+
+def quiet_table(found: Sequence[Firing], start: float) -> str:
+    """Return what fired although nothing was wrong, as Markdown."""
+    if not found:
+        return "Nothing fired.\n"
+    kinds = Counter((one.alert, one.severity) for one in found)
+    rows = []
+    for (alert, severity), count in kinds.most_common():
+        first = next(
+            one for one in found if (one.alert, one.severity) == (alert, severity)
+        )
+        own = dict(first.labels)
+        subject = ", ".join(f"{name} {own[name]}" for name in _SUBJECT if name in own)
+        after, longest = (
+            span_text(first.start - start),
+            _longest(found, alert, severity),
+        )
+        rows.append((alert, severity, str(count), after, longest, subject))
+    head = ("alert", "severity", "times", "first after", "longest", "subject")
+    return table(head, rows, "llrrr") + "\n"
+
+
+def _longest(found: Sequence[Firing], alert: str, severity: str) -> str:
+    lengths = [
+        one.end - one.start if one.end else float("inf")
+        for one in found
+        if (one.alert, one.severity) == (alert, severity)
+    ]
+    longest = max(lengths)
+    return span_text(longest) if longest < float("inf") else "does not end"
+
+
+_SUBJECT = (
+    "cluster",
+    "job",
+    "route",
+    "function",
+    "loop",
+    "instance",
+    "worker",
+)
+
+
+def census(templates: Templates) -> dict[str, Counter[str]]:
+    """Return the number of series by group of the catalogue, for each kind of owner."""
+    devices = [line for lines in templates.devices.values() for line in lines]
+    found = {
+        f"process ({name})": _count([*lines, *devices])
+        for name, lines in sorted(templates.programs.items())
+    }
+    found["accelerator"] = _count(templates.gpus[0])
+    found["host"] = _count(templates.host)
+    return found
+
+
+def census_table(templates: Templates) -> str:
+    """Return the census as Markdown, and the series for each process."""
+    found = census(templates)
+    groups = sorted({group for count in found.values() for group in count})
+    rows = [
+        (group, *(str(count[group] or "") for count in found.values()))
+        for group in groups
+    ]
+    totals = {name: count.total() for name, count in found.items()}
+    rows.append(("**all**", *(f"**{total}**" for total in totals.values())))
+    processes = [total for name, total in totals.items() if name.startswith("process")]
+    mean = sum(processes) / len(processes)
+    mean += (totals["host"] + GPUS * totals["accelerator"]) / WORKERS
+    text = f"{mean:,.0f} series for each process, host and accelerators included."
+    return page(table(("metrics", *found), rows, "l" + "r" * len(found)), text)
+
+
+def _count(lines: Iterable[Line]) -> Counter[str]:
+    groups = (BY_NAME.get(line.family[0]) for line in lines)
+    return Counter(metric.group if metric else "other" for metric in groups)
 
 
 def main() -> int:
@@ -46,13 +126,13 @@ def main() -> int:
     try:
         found = _templates(arguments.pages)
         if arguments.command in ("record", "series"):
-            print(census.census_table(found))
+            print(census_table(found))
             return 0
         if arguments.directory is not None:
             arguments.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             return int(_COMMANDS[arguments.command](arguments, found, Path(directory)))
-    except (recording.RecordingError, rules.RulesError, ValueError) as error:
+    except (JaxmonError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -83,7 +163,7 @@ def _boards(arguments: argparse.Namespace, found: Templates, directory: Path) ->
 
     plan, where = _plan(arguments), arguments.filled or directory
     asked = (plan, arguments.boards, found, where, chosen)
-    data = filled.load(*asked) if filled.is_filled(where) else filled.fill(*asked)
+    data = boards.load(*asked) if boards.is_filled(where) else boards.fill(*asked)
     with data.server(where, arguments.prometheus) as server:
         history.until_compacted(server)
         results = list(boards.measure(data, arguments.boards, server, chosen, progress))
@@ -114,7 +194,7 @@ def _quiet(arguments: argparse.Namespace, found: Templates, directory: Path) -> 
     groups = rules.read(arguments.rules)
     fired = _replay(arguments, fleet, groups, (span, found, directory))
     fired = replay.settled(fired, start)
-    print(quiet.table(fired, start))
+    print(quiet_table(fired, start))
     return int(any(one.severity != "info" for one in fired))
 
 
@@ -148,24 +228,14 @@ def _replay(
 
 
 def _plan(arguments: argparse.Namespace) -> costs.Plan:
-    return costs.Plan(
-        arguments.rules,
-        _shape(arguments),
-        arguments.hours,
-        arguments.interval,
-        arguments.live,
-        arguments.prometheus,
-    )
+    of = arguments
+    shape = _shape(of)
+    return costs.Plan(of.rules, shape, of.hours, of.interval, of.live, of.prometheus)
 
 
 def _shape(arguments: argparse.Namespace) -> layout.Shape:
-    return layout.Shape(
-        arguments.processes,
-        arguments.clusters,
-        arguments.jobs,
-        arguments.seed,
-        same_addresses=arguments.same_addresses,
-    )
+    sizes = (arguments.processes, arguments.clusters, arguments.jobs, arguments.seed)
+    return layout.Shape(*sizes, same_addresses=arguments.same_addresses)
 
 
 def _midnight(days: float) -> float:

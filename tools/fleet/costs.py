@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tools import markdown
 from tools.fleet import history, layout
 from tools.fleet.history import Recorded, fill, moments
 from tools.fleet.rules import Group, files, read, windows
@@ -197,36 +198,33 @@ def table(result: Result, slowest: int = 12) -> str:
         f"{result.interval:g} s of the {result.stored:,} series that the rules read or "
         f"record: {result.samples:,} samples, {result.bytes_per_sample:.2f} bytes each."
     )
-    lines = [
-        found,
-        "",
-        "| group | interval | wall | CPU | of a core | per 1,000 processes | live |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for group in sorted(result.groups, key=lambda one: -one.core):
-        live = "" if group.live is None else f"{group.live:.3f} s"
-        lines.append(
-            f"| {group.name} | {group.interval:g} s | {group.wall:.3f} s | "
-            f"{group.cpu:.3f} s | {group.core:.1%} | {group.core * per:.1%} | {live} |"
+    groups = [
+        (
+            *(group.name, f"{group.interval:g} s", f"{group.wall:.3f} s"),
+            *(f"{group.cpu:.3f} s", f"{group.core:.1%}", f"{group.core * per:.1%}"),
+            "" if group.live is None else f"{group.live:.3f} s",
         )
-    core, each = f"{result.core:.1%}", f"{result.core * per:.1%}"
-    lines += [
-        f"| **all** | | | | **{core}** | **{each}** | |",
-        "",
-        f"Memory {result.memory_bytes / 2**20:,.0f} MiB.",
+        for group in sorted(result.groups, key=lambda one: -one.core)
     ]
+    core, each = f"**{result.core:.1%}**", f"**{result.core * per:.1%}**"
+    groups.append(("**all**", "", "", "", core, each, ""))
+    head = ("group", "interval", "wall", "CPU", "of a core", "per 1,000 processes")
+    used = f"Memory {result.memory_bytes / 2**20:,.0f} MiB."
     if result.live is not None:
-        lines.append(
-            f"Live: {result.live:.1%} of a core, {result.missed} evaluations missed."
-        )
-    lines += ["", "| slowest rules | group | wall | series |", "|---|---|---:|---:|"]
-    rules = [(rule, group) for group in result.groups for rule in group.rules]
-    for rule, group in sorted(rules, key=lambda one: -one[0].wall)[:slowest]:
-        lines.append(
-            f"| {rule.name} | {group.name} | {rule.wall:.3f} s | {rule.series} |"
-        )
-    lines += [f"\nError in {name}: {text}" for name, text in result.errors.items()]
-    return "\n".join(lines) + "\n"
+        used += f"\nLive: {result.live:.1%} of a core, "
+        used += f"{result.missed} evaluations missed."
+    every = [(rule, group) for group in result.groups for rule in group.rules]
+    rules = [
+        (rule.name, group.name, f"{rule.wall:.3f} s", str(rule.series))
+        for rule, group in sorted(every, key=lambda one: -one[0].wall)[:slowest]
+    ]
+    return markdown.page(
+        found,
+        markdown.table((*head, "live"), groups, "lrrrrrr"),
+        used,
+        markdown.table(("slowest rules", "group", "wall", "series"), rules, "llrr"),
+        *(f"Error in {name}: {text}" for name, text in result.errors.items()),
+    )
 
 
 def learn(

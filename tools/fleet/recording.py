@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from jaxmon import catalog
+from jaxmon.errors import JaxmonError
 from jaxmon.exposition.parse import parse
+from jaxmon_alerts.gameday import children as programs
 
 
 PATIENCE_SECONDS = 180.0
@@ -24,7 +21,7 @@ STEADY_PAGES = 8
 PROGRAMS = ("serve", "train")
 
 
-class RecordingError(Exception):
+class RecordingError(JaxmonError):
     """The programs did not do what a recording needs."""
 
 
@@ -56,60 +53,64 @@ class Recording:
     devices: tuple[Page, ...]
 
 
-def record(pages: int = STEADY_PAGES) -> Recording:
+def record(
+    pages: int = STEADY_PAGES, launch: programs.Launch = subprocess.Popen
+) -> Recording:
     """
-    Run the demo's programs and sidecars until *pages* pages in a row saw no compile.
+    Run the demo's programs and sidecars, as *launch* starts them, until *pages* pages
+    in a row saw no compile.
 
     A stretch with compiles would make each process of the fleet compile for ever.
     Takes half a minute, most of it the start of JAX.
 
     Raises:
-        RecordingError: a program exited, or compiled all the time.
+        CommandError: a program exited.
+        RecordingError: they compiled all the time.
     """
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        directory.chmod(0o700)
+    with tempfile.TemporaryDirectory() as directory:
         environ = {
-            **os.environ,
+            **programs.environ(directory, scale=1.0),
             "JAX_PLATFORMS": "cpu",
-            "JAXMON_RUN_DIR": str(directory),
+            "JAXMON_RELEASE": "",
         }
-        sidecar = [sys.executable, "-m", "jaxmon", "exporter", "--host", "127.0.0.1"]
-        sidecar += ["--port", "0", "--agents-interval", "0.5"]
-        # Apart from the programs, so that only synthetic ones stand on its page.
-        synthetic = [*sidecar, "--demo", "--run-dir", str(directory / "none")]
-        commands = {"devices": synthetic, "host": sidecar}
-        for name in PROGRAMS:
-            commands[name] = [
-                sys.executable,
-                "-m",
-                f"jaxmon_alerts.gameday.programs.{name}",
+        with programs.Children(
+            environ, Path(directory), patience=30, launch=launch
+        ) as children:
+            # Apart from the programs, so that only synthetic ones stand on its page.
+            sidecars = [
+                programs.start_sidecar(children, run_dir, *options, name=name)
+                for name, run_dir, options in (
+                    ("host", directory, ("--agents-interval", "0.5")),
+                    ("devices", f"{directory}/none", ("--demo",)),
+                )
             ]
-        running = [
-            stack.enter_context(_running(command, environ, directory / f"{name}.log"))
-            for name, command in commands.items()
-        ]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        devices, host = (
-            _url(directory / f"{name}.log") for name in ("devices", "host")
-        )
-        stretch: list[tuple[Page, Page]] = []
-        while len(stretch) < pages:
-            time.sleep(1)
-            for process in running:
-                if process.poll() is not None:
-                    msg = f"{process.args!r} exited with code {process.returncode}"
-                    raise RecordingError(msg)
-            if time.monotonic() > deadline:
-                msg = f"no {pages} pages in a row without a compile"
-                raise RecordingError(msg)
-            both = _page(host), _page(devices)
-            misses = _misses(both[0])
-            if misses is None or (stretch and misses != _misses(stretch[0][0])):
-                stretch.clear()
-            if misses is not None:
-                stretch.append(both)
-        return Recording(*zip(*stretch, strict=True))
+            for name in PROGRAMS:
+                programs.start_program(children, name, name=name)
+            host, devices = (
+                sidecar.says(programs.SIDECAR_READY, seconds=PATIENCE_SECONDS)
+                for sidecar in sidecars
+            )
+            return _steady(children, (host, devices), pages)
+
+
+def _steady(
+    children: programs.Children, urls: tuple[str, str], pages: int
+) -> Recording:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    stretch: list[tuple[Page, Page]] = []
+    while len(stretch) < pages:
+        time.sleep(1)
+        children.check()
+        if time.monotonic() > deadline:
+            msg = f"no {pages} pages in a row without a compile"
+            raise RecordingError(msg)
+        both = _page(urls[0]), _page(urls[1])
+        misses = _misses(both[0])
+        if misses is None or (stretch and misses != _misses(stretch[0][0])):
+            stretch.clear()
+        if misses is not None:
+            stretch.append(both)
+    return Recording(*zip(*stretch, strict=True))
 
 
 def save(recording: Recording, directory: Path) -> None:
@@ -142,38 +143,9 @@ def load(directory: Path) -> Recording:
     return Recording(pages("host"), pages("devices"))
 
 
-@contextmanager
-def _running(
-    command: list[str], environ: dict[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, env=environ, stdout=file, stderr=subprocess.STDOUT
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _url(log: Path) -> str:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if found := re.search(r"http://[\w.]+:(\d+)/", log.read_text()):
-            return f"http://127.0.0.1:{found[1]}/metrics"
-        time.sleep(0.1)
-    msg = f"the sidecar does not start: {log.read_text()}"
-    raise RecordingError(msg)
-
-
 def _page(url: str) -> Page:
     try:
-        with urlopen(url, timeout=30) as response:  # noqa: S310 - our own server
+        with urlopen(f"{url}/metrics", timeout=30) as response:  # noqa: S310 - our own server
             return Page(time.time(), response.read().decode())
     except (URLError, ConnectionError):
         return Page(time.time(), "")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from jaxmon.errors import JaxmonError
+
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -26,7 +28,7 @@ _UNITS = {
 }
 
 
-class RulesError(Exception):
+class RulesError(JaxmonError):
     """A directory has no rules to evaluate."""
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from jaxmon import catalog
 from tools.fleet import remote
-from tools.fleet.faults import Fault
-from tools.fleet.layout import DAY, GPUS, WORKERS, Life, Pod
+from tools.fleet.layout import DAY, GPUS, WORKERS, Fault, Life, Pod
 from tools.fleet.remote import Floats, Writer
 from tools.fleet.templates import Labels, Line, Shape, Templates
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias
-from urllib.error import HTTPError, URLError
+from typing import Any, ClassVar, Self, TypeAlias
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import yaml
+
+from jaxmon.host.resources.process import resident_bytes
+from tests.helpers import prometheus
 
 
 Sample: TypeAlias = tuple[dict[str, str], float]
@@ -24,11 +24,11 @@ _PATIENCE_SECONDS = 600.0
 
 
 class ServerError(Exception):
-    """Prometheus does not start, or rejects a request."""
+    """Prometheus rejects a request, or is busy for too long."""
 
 
 @dataclass
-class Server:
+class Server(prometheus.Server):
     """
     Prometheus, for the length of a ``with`` block.
 
@@ -47,13 +47,16 @@ class Server:
     most: int = 500_000_000
     url: str = field(default="", init=False)
 
+    name: ClassVar[str] = "Prometheus"
+    patience: ClassVar[float] = _PATIENCE_SECONDS
+
     def __enter__(self) -> Self:
         self._configure()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        command = [
+        return super().__enter__()
+
+    def command(self, port: int) -> list[str]:
+        """Return what starts it on *port*."""
+        return [
             self.program,
             f"--config.file={self._file}",
             f"--storage.tsdb.path={self.directory / 'data'}",
@@ -66,24 +69,6 @@ class Server:
             "--query.timeout=10m",
             f"--query.max-samples={self.most}",
         ]
-        with (self.directory / "prometheus.log").open("w") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            self._wait()
-        except BaseException:
-            self._process.kill()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
     def reload(self, config: dict[str, Any]) -> None:
         """Take another configuration, which stays when the server is started again."""
@@ -144,9 +129,7 @@ class Server:
 
     def memory_bytes(self) -> int:
         """Return the resident memory of the server."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        line = next(one for one in status.splitlines() if one.startswith("VmRSS"))
-        return int(line.split()[1]) * 1024
+        return resident_bytes(Path(f"/proc/{self._process.pid}")) or 0
 
     @property
     def _file(self) -> Path:
@@ -154,19 +137,6 @@ class Server:
 
     def _configure(self) -> None:
         self._file.write_text(yaml.safe_dump({"global": {}, **self.config}))
-
-    def _wait(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                self._fetch("/-/ready")
-            except (URLError, ConnectionError, ServerError):
-                time.sleep(0.1)
-            else:
-                return
-        log = (self.directory / "prometheus.log").read_text()
-        msg = f"Prometheus does not start: {log[-2000:]}"
-        raise ServerError(msg)
 
     def _fetch(self, path: str, data: bytes | None = None) -> bytes:
         request = Request(self.url + path, data=data)  # noqa: S310 - our own server

@@ -20,6 +20,10 @@ from tools.preview.bundle import BundleError, bundle
 from tools.preview.server import serving
 
 
+CHOSEN = ("width", "theme", "first", "last", "scrape", "expand")
+"""Arguments that are fields of a `View`."""
+
+
 def main() -> int:
     """Run the command; return the exit code: 1 if a panel shows an error."""
     arguments = _parser().parse_args()
@@ -45,16 +49,8 @@ def main() -> int:
 
 
 def _draw(browser: Any, url: str, name: str, arguments: argparse.Namespace) -> int:
-    view = View(
-        name,
-        width=arguments.width,
-        theme=arguments.theme,
-        first=arguments.first,
-        last=arguments.last,
-        scrape=arguments.scrape,
-        expand=arguments.expand,
-        variables=_variables(arguments.var),
-    )
+    given = {key: of for key, of in vars(arguments).items() if key in CHOSEN}
+    view = View(name, variables=_variables(arguments.var), **given)
     report = draw(browser, url, view)
     picture(browser, arguments.out / f"{name}.png", view)
     path = arguments.out / f"{name}.json"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 from tools.silicon import commands, driver, hangs, memory, nccl, timing
 from tools.silicon.findings import Finding, Measured
@@ -42,45 +43,30 @@ class Check:
         return " ".join((self.measure.__doc__ or "").strip().split("\n\n")[0].split())
 
 
-CHECKS: dict[str, Check] = {
-    "smi": Check(measure=driver.measure_smi, judge=driver.judge_smi),
-    "execution": Check(
-        measure=timing.measure_execution, judge=timing.judge_execution, gpu=False
-    ),
-    "memory": Check(
-        measure=memory.measure_memory, judge=memory.judge_memory, environ=ON_DEMAND
-    ),
-    "oom": Check(measure=memory.measure_oom, judge=memory.judge_oom, environ=LITTLE),
-    "profile": Check(
-        measure=timing.measure_profile, judge=timing.judge_profile, gpu=False
-    ),
-    "load": Check(measure=driver.measure_load, judge=driver.judge_load),
-    "join": Check(
-        measure=driver.measure_join, judge=driver.judge_join, environ=ON_DEMAND
-    ),
-    "ras": Check(measure=nccl.measure_ras, judge=nccl.judge_ras),
-    "hang": Check(
-        measure=hangs.measure_hang, judge=hangs.judge_hang, seconds=200, gpu=False
-    ),
-    "limit": Check(measure=hangs.measure_limit, judge=hangs.judge_limit, seconds=220),
-    "transfers": Check(measure=memory.measure_transfers, judge=memory.judge_transfers),
-    "replay": Check(
-        measure=timing.measure_replay, judge=timing.judge_replay, gpu=False
-    ),
-    "doctor": Check(
-        measure=commands.measure_doctor, judge=commands.judge_doctor, gpu=False
-    ),
-    "demo": Check(
-        measure=commands.measure_demo,
-        judge=commands.judge_demo,
-        gpu=False,
-        environ=ON_DEMAND,
-    ),
-    "overhead": Check(
-        measure=timing.measure_overhead,
-        judge=timing.judge_overhead,
-        seconds=240,
-        gpu=False,
-        environ=ON_DEMAND,
-    ),
-}
+def _check(name: str, module: ModuleType, **options: Any) -> tuple[str, Check]:
+    """Return the check of *module* with that *name*: what measures, and judges."""
+    measure, judge = (
+        getattr(module, f"{what}_{name}") for what in ("measure", "judge")
+    )
+    return name, Check(measure=measure, judge=judge, **options)
+
+
+CHECKS: dict[str, Check] = dict(
+    [
+        _check("smi", driver),
+        _check("execution", timing, gpu=False),
+        _check("memory", memory, environ=ON_DEMAND),
+        _check("oom", memory, environ=LITTLE),
+        _check("profile", timing, gpu=False),
+        _check("load", driver),
+        _check("join", driver, environ=ON_DEMAND),
+        _check("ras", nccl),
+        _check("hang", hangs, seconds=200, gpu=False),
+        _check("limit", hangs, seconds=220),
+        _check("transfers", memory),
+        _check("replay", timing, gpu=False),
+        _check("doctor", commands, gpu=False),
+        _check("demo", commands, gpu=False, environ=ON_DEMAND),
+        _check("overhead", timing, seconds=240, gpu=False, environ=ON_DEMAND),
+    ]
+)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
+from tools.markdown import table
 from tools.silicon.checks import CHECKS
-from tools.silicon.findings import Finding
 from tools.silicon.running import Result
 
 
@@ -53,16 +53,9 @@ def _lines(results: Sequence[Result], device: str) -> Iterator[str]:
         if result.why:
             yield f"```text\n{result.why.strip()}\n```\n"
         if result.findings:
-            yield "| | jaxmon | expected | agrees |"
-            yield "|---|---:|---:|---|"
-            yield from map(_row, result.findings)
+            rows = ((*one[:3], _MARKS[one.right]) for one in result.findings)
+            yield table(("", "jaxmon", "expected", "agrees"), rows, "lrr")
             yield ""
-
-
-def _row(one: Finding) -> str:
-    cells = [one.name, one.ours, one.expected, _MARKS[one.right]]
-    escaped = [" ".join(cell.split()).replace("|", r"\|") for cell in cells]
-    return f"| {' | '.join(escaped)} |"
 
 
 def _version(package: str) -> str:

@@ -399,8 +399,8 @@ def lines(comparison: CostComparison, *, width: int = 80) -> Iterator[str]:
         yield from (line.rstrip() for line in body)
     if rows:
         yield ""
-    yield from _named("new", comparison.new, width)
-    yield from _named("vanished", comparison.vanished, width)
+    yield from named("new", comparison.new, width)
+    yield from named("vanished", comparison.vanished, width)
     if comparison.one_sided:
         yield f"reported by one side only: {', '.join(comparison.one_sided)}"
     if comparison.untimed:
@@ -468,7 +468,8 @@ def _shown(value: float, measure: str) -> str:
     return f"{value:,.10g}" if value < _EXACT else amount(value)
 
 
-def _named(what: str, names: tuple[str, ...], width: int) -> Iterator[str]:
+def named(what: str, names: tuple[str, ...], width: int) -> Iterator[str]:
+    """Yield lines that say of each of *names*, of many the first, *what* it is."""
     return (shortened(f"{what}: {clean(name)}", width) for name in few(names))
 
 

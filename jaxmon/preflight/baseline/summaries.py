@@ -35,7 +35,7 @@ from jaxmon.preflight.baseline.changes import (
     peak,
     times,
 )
-from jaxmon.preflight.baseline.compare import Verdict, differences, few
+from jaxmon.preflight.baseline.compare import Verdict, differences, few, named
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Run
@@ -193,9 +193,8 @@ def lines(found: RunComparison, *, width: int) -> Iterator[str]:
     yield shortened(f"after:  {_run(found.after)}", width)
     for changed in (*found.differences, *few(found.packages)):
         yield from wrapped(clean(changed), width, first="changed: ", rest=INDENT)
-    for title, names in (("new", found.new), ("vanished", found.vanished)):
-        for name in few(names):
-            yield shortened(f"{title}: {clean(name)}", width)
+    yield from named("new", found.new, width)
+    yield from named("vanished", found.vanished, width)
     for verdict, title in _TITLES:
         changes = found.of(verdict)
         if not changes:
