@@ -33,7 +33,6 @@ from jaxmon_dashboards.boards.model import (
 )
 from jaxmon_dashboards.boards.rows import (
     accelerators,
-    fleet,
     functions,
     monitoring,
     oncall,
@@ -340,10 +339,10 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("fleet", "Fleet", "now-6h"),
         "From cluster to process: what runs where, in which version, what starts or "
         "compiles at the moment, and what stands out.",
-        fleet.glance(slos),
-        fleet.starts(slos),
-        fleet.differences(),
-        fleet.down(slos),
+        processes.glance(slos),
+        processes.starts(slos),
+        processes.differences(),
+        processes.down(slos),
         processes.machines(),
     )
     # Whether jaxmon works, and what it costs.
