@@ -10,7 +10,7 @@ from jaxmon.cli.options import DIRECTORY, flag, option, subcommand
 from jaxmon.errors import CommandError
 
 
-OWNED: tuple[str, ...] = ("alerts", "dashboards", "exporters/kubernetes/autoscaling")
+OWNED: tuple[str, ...] = ("alerts", "dashboards")
 """Directories whose files are all generated, beside the packages that make them."""
 
 
@@ -19,7 +19,7 @@ def render() -> dict[str, str]:
     require("generate", "grafana_foundation_sdk")
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
-    from jaxmon_alerts import autoscaling, rules, slo
+    from jaxmon_alerts import rules, slo
     from jaxmon_dashboards import boards
 
     return {
@@ -31,7 +31,6 @@ def render() -> dict[str, str]:
         "alerts/slo.yaml": slo.default(),
         **_in("alerts", rules.render()),
         **_in("dashboards", boards.render_all()),
-        **_in(autoscaling.PATH, autoscaling.render()),
     }
 
 
