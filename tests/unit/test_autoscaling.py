@@ -15,7 +15,7 @@ TEXTS = {
     path.name: path.read_text()
     for path in (ROOT / "exporters/kubernetes/autoscaling").glob("*.yaml")
 }
-FILES = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
+FILES = {name: yaml.load(text, Loader=yaml.CSafeLoader) for name, text in TEXTS.items()}
 RULES = FILES["prometheus-adapter-values.yaml"]["rules"]["custom"]
 CANARY = "server-canary-7f9c-c"
 # Two pods; the first holds two workers with a device each, the second one.
