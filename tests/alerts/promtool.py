@@ -171,7 +171,7 @@ def evaluate(
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    file = _written(directory, "", groups, series, sampled=sampled, **tests)
+    file = _written(directory, "", groups, series, sampled=sampled, every="", **tests)
     done = _promtool(directory, file)
     assert done.returncode == 0, done.stdout
 
