@@ -55,7 +55,7 @@ def test_all_rules_evaluate_on_scraped_clusters(page, tmp_path):
     fleet = Fleet(page, pods)
     with Targets(fleet, pods) as targets:
         config = targets.config(5.0)
-        config["rule_files"] = [str(write(tmp_path, interval="15s"))]
+        config["rule_files"] = [str(write(tmp_path, interval="5s"))]
         with Server(tmp_path, config=config) as server:
             until(lambda: _scraped(server) == len(pods), "two scrapes of all targets")
             seen = time.time()
