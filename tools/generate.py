@@ -19,7 +19,6 @@ from jaxmon.host.files import whole
 from jaxmon_alerts import rules, slo
 from jaxmon_dashboards import boards
 from tools import (
-    autoscaling,
     draw_packages,
     reference,
     write_advice,
@@ -29,7 +28,7 @@ from tools import (
 
 
 ROOT = Path(__file__).resolve().parent.parent
-OWNED: tuple[str, ...] = ("alerts", "dashboards", "exporters/kubernetes/autoscaling")
+OWNED: tuple[str, ...] = ("alerts", "dashboards")
 """Directories whose files are all generated, beside the packages that make them."""
 
 
@@ -44,7 +43,6 @@ def render() -> dict[str, str]:
         "alerts/slo.yaml": slo.default(),
         **_in("alerts", rules.render()),
         **_in("dashboards", boards.render_all()),
-        **_in(autoscaling.PATH, autoscaling.render()),
         **write_json.render(),
         **write_symptoms.render(),
         **write_advice.render(),

@@ -37,7 +37,7 @@ from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_alerts.rules.explanation import ReadLimits
 from jaxmon_dashboards.boards import all_dashboards
-from jaxmon_dashboards.boards.dashboard import Dashboard
+from jaxmon_dashboards.boards.model import Dashboard
 from tools.markdown import page, table
 from tools.reference import HEADER
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from jaxmon.facts.charts import ShownCharts
     from jaxmon.facts.status import HostVerdict, Summary
     from jaxmon.symptoms.answer import Onsets
-    from jaxmon_exporter.polling import Status
 
 _MOST_OF_A_CORE = 0.1
 
@@ -124,7 +123,7 @@ class Live:
 
     def summary(
         self,
-        statuses: Sequence[Status],
+        statuses: Sequence[CollectorSummary],
         verdict: HostVerdict,
         worker: str | None = None,
     ) -> Summary | None:
@@ -157,13 +156,8 @@ class Live:
             verdict=verdict,
             limits=self.limits,
             onsets=None if worker else self._onsets,
-            collectors=[] if worker else [_collector(status) for status in statuses],
+            collectors=[] if worker else statuses,
         )
-
-
-def _collector(status: Status) -> CollectorSummary:
-    errors = {reason: count for reason, count in status.errors.items() if count}
-    return CollectorSummary(*status[:-1], errors)
 
 
 Page: TypeAlias = Callable[[Request], Response]

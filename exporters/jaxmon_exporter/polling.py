@@ -22,12 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from jaxmon import catalog
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, Sample, by_label, samples_of, series
 from jaxmon.exposition.plausible import PlausibilityFilter
+from jaxmon.facts.status import CollectorSummary
 from jaxmon.host import disclosure
 
 
@@ -204,24 +205,6 @@ _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
 
-class Status(NamedTuple):
-    """
-    Status of a collector: whether the last poll succeeded, and none is overdue; whether
-    one has finished; age of its values, and duration; why it failed, in one word and as
-    text; whether its source never existed here, or has ended, which is normal.
-    """
-
-    name: str
-    success: bool
-    polled: bool
-    age: float | None
-    duration: float | None
-    reason: str
-    message: str
-    absent: bool
-    errors: Mapping[str, int]
-
-
 class Poller:
     """Polls one collector on one thread, and keeps its latest values."""
 
@@ -268,6 +251,11 @@ class Poller:
         """Number of implausible values that were dropped."""
         return self._sieve.dropped
 
+    def failures(self) -> Family:
+        """Return how often polls failed, by reason."""
+        with self._lock:
+            return partial_failures(self.name, self._errors)
+
     def families(self) -> list[Family]:
         """Return the latest values, nothing if they are too old."""
         with self._lock:
@@ -275,13 +263,17 @@ class Poller:
                 return []
             return self._families
 
-    def status(self) -> Status:
-        """Return the current status of the collector."""
+    def status(self) -> CollectorSummary:
+        """
+        Return whether the last poll succeeded, and none is overdue; whether one has
+        finished; age of its values, and duration; why it failed, in one word and as
+        text; whether its source never existed here, or has ended, which is normal.
+        """
         with self._lock:
             now = self._clock()
             self._notice_overdue(now)
-            return Status(
-                name=self.name,
+            return CollectorSummary(
+                self.name,
                 success=self._polled and not self._reason,
                 polled=self._polled,
                 age=None if self._taken is None else now - self._taken,
@@ -289,7 +281,7 @@ class Poller:
                 reason=self._reason,
                 message=self._message,
                 absent=self._absent(self._reason),
-                errors=dict(self._errors),
+                errors=dict(+self._errors),
             )
 
     def poll(self) -> None:
@@ -408,7 +400,7 @@ class PollerGroup:
         """Return whether every collector had its first poll, successful or not."""
         return all(status.polled for status in self.statuses())
 
-    def statuses(self) -> list[Status]:
+    def statuses(self) -> list[CollectorSummary]:
         """Return the status of each collector."""
         return [poller.status() for poller in self._pollers]
 
@@ -420,7 +412,10 @@ class PollerGroup:
     def families(self) -> list[Family]:
         """Return the latest values of all collectors, and metrics about them."""
         statuses = self.statuses()
-        found = _status_families(statuses)
+        found = [
+            *_status_families(statuses),
+            *(poller.failures() for poller in self._pollers),
+        ]
         owned: set[str] = set()
         for poller in self._primary:
             found += unowned(poller.families(), owned)
@@ -432,19 +427,12 @@ class PollerGroup:
         return found
 
 
-def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    def by_collector(
-        metric: catalog.Metric, value: Callable[[Status], float | None]
-    ) -> Family:
-        values = ((status.name, value(status)) for status in statuses)
-        return by_label(metric, {name: n for name, n in values if n is not None})
-
-    return [
-        by_collector(
-            catalog.COLLECTOR_SUCCESS,
-            lambda of: float(of.success) if of.polled else None,
-        ),
-        by_collector(catalog.COLLECTOR_DURATION_SECONDS, lambda of: of.duration),
-        by_collector(catalog.COLLECTOR_AGE_SECONDS, lambda of: of.age),
-        *(partial_failures(status.name, status.errors) for status in statuses),
-    ]
+def _status_families(statuses: Sequence[CollectorSummary]) -> Iterator[Family]:
+    success = {of.name: float(of.success) for of in statuses if of.polled}
+    yield by_label(catalog.COLLECTOR_SUCCESS, success)
+    for metric, name in (
+        (catalog.COLLECTOR_DURATION_SECONDS, "duration"),
+        (catalog.COLLECTOR_AGE_SECONDS, "age"),
+    ):
+        values = {of.name: getattr(of, name) for of in statuses}
+        yield by_label(metric, {of: n for of, n in values.items() if n is not None})

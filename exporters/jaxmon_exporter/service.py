@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError, OtlpError
@@ -294,8 +294,6 @@ class Service:
         return shown and not self._withheld()
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
-        from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.ranks import HostSources, Ranks, throttled  # noqa: PLC0415 - likewise
 
@@ -311,11 +309,10 @@ class Service:
             lambda: xids(self._contained("xids", self._polling.families), time.time()),
             lambda: throttled(self._contained("gpus", self._polling.families)),
         )
-        for collector in collectors:
-            if isinstance(collector, Nccl):
-                sources = replace(sources, nccl=collector.found)
-            elif isinstance(collector, Inspector):
-                sources = replace(sources, collectives=collector.found)
+        found: dict[str, Any] = {of.name: of for of in collectors}
+        for kind, name in (("nccl", "nccl"), ("collectives", "nccl_inspector")):
+            if name in found:
+                sources = replace(sources, **{kind: found[name].found})
         failed = partial(self._count_error, "ranks")
         return Ranks(self._options.run_dir, failed, sources=sources)
 

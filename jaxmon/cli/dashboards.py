@@ -337,7 +337,7 @@ def annotate(
       ...
       jaxmon dashboards annotate --id "$id" --end now
     """
-    from jaxmon_dashboards.boards.dashboard import DEPLOY_TAGS
+    from jaxmon_dashboards.boards.build import DEPLOY_TAGS
     from jaxmon_dashboards.grafana import annotations
 
     session = access.grafana(url)

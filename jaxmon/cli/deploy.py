@@ -81,7 +81,7 @@ def noted(
     """Return the note of a service, `None` without a *url*; sends nothing."""
     if url is None:
         return None
-    from jaxmon_dashboards.boards.dashboard import DEPLOY_TAGS
+    from jaxmon_dashboards.boards.build import DEPLOY_TAGS
 
     session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")

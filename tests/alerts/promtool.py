@@ -25,6 +25,9 @@ _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \| urlquery \}\}")
 
 Groups = list[dict[str, Any]]
 
+# What lasts for hours is evaluated as often as those tickets are that may wait.
+_LONG, _SELDOM = 400, "4m"
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -77,6 +80,17 @@ class Case:
     quiet: tuple[str, ...] = ()
     firing: dict[str, list[Firing]] = field(default_factory=dict)
 
+    @property
+    def lasts(self) -> int:
+        """Return for how many minutes it is evaluated."""
+        times = (re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?", of) for of in self.times)
+        return max(60 * int(of[1] or 0) + int(of[2] or 0) for of in times if of)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Return when something is expected of it."""
+        return (*self.quiet, *self.firing)
+
 
 def run(
     case: Case,
@@ -109,7 +123,9 @@ def run_each(cases: dict[str, Case], directory: Path) -> dict[str, str]:
     for number, (name, case) in enumerate(cases.items()):
         groups, asked = _question(case, shipped())
         files[name] = _written(
-            directory, f"{number}-", groups, case.series, alert_rule_test=asked
+            *(directory, f"{number}-", groups, case.series),
+            every=_SELDOM if case.lasts > _LONG else "",
+            alert_rule_test=asked,
         )
     printed = _promtool(directory, *files.values()).stdout
     found = dict(re.findall(r"(?ms)^Unit Testing: +(\S+)$(.*?)(?=^Unit|\Z)", printed))
@@ -155,7 +171,7 @@ def evaluate(
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    file = _written(directory, "", groups, series, sampled=sampled, **tests)
+    file = _written(directory, "", groups, series, sampled=sampled, every="", **tests)
     done = _promtool(directory, file)
     assert done.returncode == 0, done.stdout
 
@@ -167,6 +183,7 @@ def _written(
     series: dict[str, str],
     *,
     sampled: str = "1m",
+    every: str = "",
     **tests: list[dict[str, Any]],
 ) -> str:
     """Write files of rules and tests, and return the name of the second."""
@@ -174,7 +191,7 @@ def _written(
     _write(directory / f"{prefix}rules.yaml", {"groups": used})
     document = {
         "rule_files": [f"{prefix}rules.yaml"],
-        "evaluation_interval": interval(groups),
+        "evaluation_interval": every or interval(groups),
         "group_eval_order": [group["name"] for group in used],
         "tests": [
             {

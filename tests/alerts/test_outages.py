@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.alerts.promtool import Case, evaluate, needed, run, shipped
+from tests.alerts.promtool import evaluate, needed, shipped
 from tests.alerts.worlds import Process, World, world
 
 
@@ -10,93 +10,82 @@ ALERT = "JaxmonRequestErrorBudgetBurn"
 ROUTE = 'route="/gen",outcome="{}",start="warm"'
 
 
-def requests(outcome, pod=0, job="web", cluster=""):
+def requests(outcome, pod=0, cluster=""):
     place = f',cluster="{cluster}"' if cluster else ""
-    own = f'job="{job}",instance="{pod}:1"{place}'
+    own = f'job="web",instance="{pod}:1"{place}'
     return f"jaxmon_requests_total{{{own},{ROUTE.format(outcome)}}}"
 
 
-def uptime(pod=0, job="web"):
-    return f'jaxmon_uptime_seconds{{job="{job}",instance="{pod}:1"}}'
+def uptime(pod=0):
+    return f'jaxmon_uptime_seconds{{job="web",instance="{pod}:1"}}'
 
 
-def fired(at, *windows, **who):
-    """Return what promtool should find: a page, while it burns in these *windows*."""
-    labels = {"job": "web", **who}
-    text = ",".join(f'{label}="{value}"' for label, value in labels.items())
+def fired(job, at, *windows, **more):
+    """Return what promtool should find: a page of *job*, while these *windows* burn."""
     names = "slo:jaxmon_request_error:burning(10m_of_few|30m_of_few|1h_14_4|1h_3|6h_6)"
-    burning = f'{{__name__=~"{names}"}}'
+    burning = f'{{__name__=~"{names}",job="{job}"}}'
     found = f'label_replace({burning}, "at", "$1", "__name__", "{names}")'
     page = 'ALERTS{alertstate="firing",severity="page"}'
+    labels = ",".join(f'{name}="{value}"' for name, value in more.items())
     return {
-        "expr": f"group by (cluster, job, at) ({found} and on (job) {page})",
-        "eval_time": at,
+        "expr": f"group by (cluster, at) ({found} and on (job) {page})",
+        "eval_time": f"{at}m",
         "exp_samples": [
-            {"labels": f'{{{text},at="{window}"}}', "value": 1} for window in windows
+            {"labels": f'{{{labels}{"," if labels else ""}at="{window}"}}', "value": 1}
+            for window in windows
         ],
     }
 
 
-def trial(tmp_path, series, *expected):
-    """Have promtool evaluate the rules of failing requests on *series*."""
-    groups = needed((ALERT,), shipped())
-
-    evaluate(tmp_path, groups, series, promql_expr_test=list(expected))
-
-
-def test_an_outage_at_one_request_a_minute(tmp_path):
-    """
-    A service that answered one request a minute, and then none, pages within ten
-    minutes of the first failure, and stops within half an hour after the last.
-    """
-    series = {
-        uptime(): "6000+60x200",
-        requests("success"): "100+1x60 160+0x28 161+1x60",
-        requests("error"): "0+0x60 1+1x28 29+0x60",
-    }
-
-    trial(
-        tmp_path,
-        series,
-        fired("60m"),
-        fired("64m"),
-        # Once 100 requests are known, so is the burn rate of the hour.
-        fired("70m", "10m_of_few"),
-        fired("85m", "10m_of_few", "30m_of_few"),
-        fired("125m"),
-    )
-
-
-def test_an_outage_of_a_new_service(tmp_path):
-    """A service that has never answered pages within ten minutes as well."""
-    series = {uptime(): "5+60x60", requests("error"): "1+1x60"}
-
-    trial(tmp_path, series, fired("4m"), fired("9m", "10m_of_few", "30m_of_few"))
-
-
-def test_an_outage_at_twelve_requests_an_hour(tmp_path):
-    """Five failures in half an hour, most of all requests, are enough for a page."""
-    series = {
-        uptime(): "6000+60x300",
-        requests("success"): "100+0x4 101+0x4 102+0x4 103+0x4 104+0x300",
-        requests("error"): "0+0x19 " + " ".join(f"{n}+0x4" for n in range(1, 30)),
-    }
-
-    trial(tmp_path, series, fired("20m"), fired("35m"), fired("48m", "30m_of_few"))
-
-
-def test_pods_that_fail_their_first_requests(tmp_path):
-    """Ten pods are born with 30 failures each, of which `increase` sees nothing."""
+def pods_that_fail_their_first_requests():
+    """Return ten pods, born with 30 failures each, of which `increase` sees nothing."""
     series = {uptime(0): "6000+60x120", requests("success", 0): "9000+100x120"}
     for pod in range(1, 11):
         series[uptime(pod)] = "_x59 20+60x60"
         series[requests("error", pod)] = "_x59 30+0x60"
         series[requests("success", pod)] = "_x59 0+10x60"
+    return series
 
-    trial(tmp_path, series, fired("59m"), fired("64m", "1h_14_4", "6h_6"))
 
-
-# Services by name, of which none may page.
+# Services by name, and when which windows burn.
+OUTAGES = {
+    # What answered one request a minute, and then none, pages within ten minutes of the
+    # first failure, and stops within half an hour after the last.
+    "rare": (
+        {
+            uptime(): "6000+60x200",
+            requests("success"): "100+1x60 160+0x28 161+1x60",
+            requests("error"): "0+0x60 1+1x28 29+0x60",
+        },
+        {
+            60: (),
+            64: (),
+            # Once 100 requests are known, so is the burn rate of the hour.
+            70: ("10m_of_few",),
+            85: ("10m_of_few", "30m_of_few"),
+            125: (),
+        },
+    ),
+    # What has never answered pages within ten minutes as well.
+    "new": (
+        {uptime(): "5+60x60", requests("error"): "1+1x60"},
+        {4: (), 9: ("10m_of_few", "30m_of_few")},
+    ),
+    # Five failures in half an hour, most of all requests, are enough for a page.
+    "twelve-an-hour": (
+        {
+            uptime(): "6000+60x300",
+            requests("success"): "100+0x4 101+0x4 102+0x4 103+0x4 104+0x300",
+            requests("error"): "0+0x19 " + " ".join(f"{n}+0x4" for n in range(1, 30)),
+        },
+        {20: (), 35: (), 48: ("30m_of_few",)},
+    ),
+    "born-failing": (
+        pods_that_fail_their_first_requests(),
+        {59: (), 64: ("1h_14_4", "6h_6")},
+    ),
+}
+# Of these, none may page.
 QUIET = {
     # Fewer than five failures are chance, whatever their share.
     "two-failures": {
@@ -121,18 +110,46 @@ QUIET = {
         )
     },
 }
+# One job in two clusters is two services: one burns, the other does not.
+CLUSTERS = {
+    requests("success", 0, cluster="eu"): "0+100x90",
+    requests("success", 1, cluster="us"): "0+98x90",
+    requests("error", 1, cluster="us"): "0+2x90",
+}
 
 
-def test_what_is_no_outage(tmp_path):
-    """Two failures in an hour, a gap, and churn, of services side by side."""
+def test_what_is_an_outage(tmp_path):
+    """
+    Little traffic, births, clusters; and what is no outage: two failures in an hour, a
+    gap, churn. Services side by side, each as if it were alone.
+    """
+    worlds = {
+        **{job: series for job, (series, _) in OUTAGES.items()},
+        **QUIET,
+        "clusters": CLUSTERS,
+    }
     series = {
         name.replace('"web"', f'"{job}"'): values
-        for job, found in QUIET.items()
+        for job, found in worlds.items()
         for name, values in found.items()
     }
-    times = (20, 25, 30, 55, 80, 90, 102, 106, 130, 140)
+    quiet = (
+        f'ALERTS{{alertname="{ALERT}",alertstate="firing",job=~"{"|".join(QUIET)}"}}'
+    )
+    tests = [
+        *(
+            fired(job, at, *windows)
+            for job, (_, expected) in OUTAGES.items()
+            for at, windows in expected.items()
+        ),
+        *(
+            {"expr": quiet, "eval_time": f"{at}m", "exp_samples": []}
+            for at in (20, 25, 30, 55, 80, 90, 102, 106, 130, 140)
+        ),
+        fired("clusters", 80, "1h_14_4", "6h_6", "1h_3", cluster="us"),
+    ]
 
-    run(Case(ALERT, series, quiet=tuple(f"{at}m" for at in times)), tmp_path)
+    evaluate(tmp_path, needed((ALERT,), shipped()), series, promql_expr_test=tests)
 
 
 def test_counts_are_exact(tmp_path):
@@ -328,15 +345,3 @@ def test_failed_scrapes_are_no_events(trouble, tmp_path):
     after a failed scrape, as much as its predecessor counted before.
     """
     counted(tmp_path, [world(one, **trouble) for one in range(50)], exact=False)
-
-
-def test_clusters_are_told_apart(tmp_path):
-    """One job in two clusters is two services: one burns, the other does not."""
-    series = {
-        requests("success", 0, cluster="eu"): "0+100x90",
-        requests("success", 1, cluster="us"): "0+98x90",
-        requests("error", 1, cluster="us"): "0+2x90",
-    }
-    pages = ("1h_14_4", "6h_6", "1h_3")
-
-    trial(tmp_path, series, fired("80m", *pages, cluster="us"))

@@ -78,9 +78,9 @@ def commands(name):
 
 
 QUERIES = [(name, query) for name in PAGES for query in blocks(name, "promql")]
-# Many pages begin with the same.
+# Many pages begin with the same, but for the name of an archive.
 SCRIPTS = {
-    script: f"{name}-{number}"
+    re.sub(r"\S+\.tar\.gz", "found.tar.gz", script): f"{name}-{number}"
     for name in PAGES
     for number, script in enumerate(blocks(name, "sh"))
 }

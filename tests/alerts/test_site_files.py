@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -33,12 +34,18 @@ FILES = {name: ROOT / "tests/sites" / f"{name}.yaml" for name in SITES}
 LIMIT = 262_144
 
 
+@cache
+def rendered(name: str, form: Format = "prometheus") -> dict[str, str]:
+    """Return what is built for a site, by file."""
+    return alerts.render(slo.load(FILES[name]), form=form)
+
+
+@cache
 def built(name: str, form: Format) -> dict[str, list[Document]]:
-    """Return the documents that are built for a site, by file."""
-    files = alerts.render(slo.load(FILES[name]), form=form)
+    """Return the documents of these files; do not change them."""
     return {
         file: list(yaml.load_all(text, yaml.CSafeLoader))
-        for file, text in files.items()
+        for file, text in rendered(name, form).items()
     }
 
 
@@ -65,7 +72,7 @@ def test_the_tools_accept_rules_and_routes(name):
     require_program("amtool")
 
     assert command.missing_tools() == []
-    assert list(command.problems(alerts.render(slo.load(FILES[name])))) == []
+    assert list(command.problems(rendered(name))) == []
 
 
 ROUTES = [
@@ -86,7 +93,7 @@ ROUTES = [
 def test_routes_lead_to_the_receivers_of_the_site(name, receiver, labels, tmp_path):
     """Amtool finds the way by the site's severities and labels."""
     path = tmp_path / "alertmanager.yaml"
-    path.write_text(alerts.render(slo.load(FILES[name]))["alertmanager.yaml"])
+    path.write_text(rendered(name)["alertmanager.yaml"])
     arguments = ("config", "routes", "test", f"--config.file={path}")
     done = amtool(*arguments, f"--verify.receivers={receiver}", *labels.split())
 

@@ -232,7 +232,9 @@ print(json.dumps({"answers": answers, "lint": lint["errors"]}))
 
 def documents(path: Path) -> list[Document]:
     """Return the documents of a YAML file."""
-    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+    return [
+        one for one in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader) if one
+    ]
 
 
 def manifests() -> dict[str, Document]:
@@ -276,7 +278,7 @@ def chart_documents(answer: Any) -> dict[str, Document]:
         document
         for path, text in answer["files"].items()
         if path.endswith(".yaml")
-        for document in yaml.safe_load_all(text)
+        for document in yaml.load_all(text, Loader=yaml.CSafeLoader)
         if document
     ]
     return {document["kind"]: document for document in found}

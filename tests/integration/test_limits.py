@@ -83,9 +83,9 @@ def test_one_limit_moves_the_alert_and_all_screens(host, exporter, tmp_path):
     path.write_text(slo.default().replace("device_memory: 90%", "device_memory: 50%"))
     [rule] = [
         one
-        for group in yaml.safe_load(alerts.render(slo.load(path))["alerts.yaml"])[
-            "groups"
-        ]
+        for group in yaml.load(
+            alerts.render(slo.load(path))["alerts.yaml"], Loader=yaml.CSafeLoader
+        )["groups"]
         for one in group["rules"]
         if one.get("alert") == "JaxmonDeviceMemoryHigh"
     ]

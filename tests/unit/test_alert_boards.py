@@ -7,8 +7,7 @@ from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules import build as rules
 from jaxmon_dashboards.boards import all_dashboards
-from jaxmon_dashboards.boards.dashboard import Dashboard
-from jaxmon_dashboards.boards.model import Variable
+from jaxmon_dashboards.boards.model import Dashboard, Variable
 from tests.helpers.processes import each
 
 

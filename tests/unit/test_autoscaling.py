@@ -1,15 +1,21 @@
 """Autoscaling: the metrics exist, and the queries say what they are for."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from jaxmon.catalog import BY_NAME
 from tests.alerts import promtool
-from tools import autoscaling
+from tests.helpers.processes import ROOT
 
 
-FILES = {name: yaml.safe_load(text) for name, text in autoscaling.render().items()}
+TEXTS = {
+    path.name: path.read_text()
+    for path in (ROOT / "exporters/kubernetes/autoscaling").glob("*.yaml")
+}
+FILES = {name: yaml.load(text, Loader=yaml.CSafeLoader) for name, text in TEXTS.items()}
 RULES = FILES["prometheus-adapter-values.yaml"]["rules"]["custom"]
 CANARY = "server-canary-7f9c-c"
 # Two pods; the first holds two workers with a device each, the second one.
@@ -42,8 +48,17 @@ def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 
-    assert asked == [autoscaling.MEMORY, autoscaling.QUEUED]
-    assert {*asked, autoscaling.REQUESTS} == {rule["name"]["as"] for rule in RULES}
+    assert asked == ["device_memory_used_ratio", "queue_depth"]
+    offered = {rule["name"]["as"] for rule in RULES}
+    assert offered == {*asked, "requests_in_progress"}
+
+
+def test_the_metrics_are_those_of_the_catalogue() -> None:
+    """Every metric that a file queries is one that agents export."""
+    named = set(re.findall(r"jaxmon_\w+", "".join(TEXTS.values())))
+
+    assert len(named) == 3
+    assert named <= BY_NAME.keys()
 
 
 def test_pods_are_measured_by_their_fullest_device_and_what_waits(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon.catalog import BY_NAME
 from jaxmon_dashboards.boards import render_all
-from jaxmon_dashboards.boards.dashboard import DEPLOY_TAGS
+from jaxmon_dashboards.boards.build import DEPLOY_TAGS
 from tests.helpers.dashboards import (
     DASHBOARDS,
     EVERY_DASHBOARD,

@@ -284,7 +284,7 @@ def test_kustomization_names_what_is_there() -> None:
     """Its resources exist, and it sets the digest of the image of the manifests."""
     directory = ROOT / "exporters/kubernetes"
     text = (directory / "kustomization.yaml").read_text()
-    kustomization = yaml.safe_load(text)
+    kustomization = yaml.load(text, Loader=yaml.CSafeLoader)
 
     assert kustomization["images"] == [{"name": IMAGE, "digest": "sha256:DIGEST"}]
     for name in kustomization["resources"]:

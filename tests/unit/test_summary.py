@@ -9,10 +9,9 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
 from jaxmon.facts.record import dumps, encoded
-from jaxmon.facts.status import UNREAD, Summary
+from jaxmon.facts.status import UNREAD, CollectorSummary, Summary
 from jaxmon_exporter.collectors.synthetic import ACCELERATORS, FUNCTIONS, WORKERS, Demo
 from jaxmon_exporter.pages import Live
-from jaxmon_exporter.polling import Status
 
 
 def relayed(metric: Metric, worker: str, value: float, *labels: object) -> Family:
@@ -21,7 +20,7 @@ def relayed(metric: Metric, worker: str, value: float, *labels: object) -> Famil
     return Family(metric, [(f"{metric.name}{{{text}}}", value)])
 
 
-def status(**changes: Any) -> Status:
+def status(**changes: Any) -> CollectorSummary:
     values = {
         "name": "agents",
         "success": True,
@@ -31,9 +30,9 @@ def status(**changes: Any) -> Status:
         "reason": "",
         "message": "",
         "absent": False,
-        "errors": {"timeout": 0, "error": 2},
+        "errors": {"error": 2},
     }
-    return Status(**{**values, **changes})
+    return CollectorSummary(**{**values, **changes})
 
 
 def summary_of(*families: Family) -> Summary:

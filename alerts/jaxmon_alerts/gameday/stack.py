@@ -27,6 +27,14 @@ SCALE = 60
 """Speed-up over production: an hour becomes a minute."""
 
 _TARGETS = "targets.json"
+_SETTINGS = """\
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [recording.yaml, alerts.yaml]
+alerting: {alertmanagers: [{static_configs: [{targets: ["%s"]}]}]}
+scrape_configs:
+- job_name: jaxmon
+  file_sd_configs: [{files: ["%s"], refresh_interval: 1s}]
+"""
 _START_SECONDS = 60.0
 _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
@@ -102,18 +110,13 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     Those that differ only in their SLO window are merged; ``info`` alerts, which only
     inhibit others, are omitted. Raises `CommandError`: unexpected format.
     """
+    wrong = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     try:
         alerts = sorted(
             map(_alert, described),
             key=lambda alert: (not alert.firing, alert.severity != "page", alert.since),
         )
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except wrong as error:
         msg = f"Prometheus returned an invalid alert: {error!r}"
         raise CommandError(msg) from error
     found: dict[tuple[str, str, str], ActiveAlert] = {}
@@ -200,8 +203,6 @@ def _url(port: int) -> str:
 
 
 def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[str, str]:
-    import yaml
-
     from jaxmon_alerts import rules as alerts
     from jaxmon_alerts import slo
 
@@ -212,26 +213,8 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
     site = slo.Site(webhook=webhook or "")
     slos = replace(shipped, limits=limits, site=site)
     options = alerts.RuleOptions(scale=SCALE, drawn=drawn)
-    settings = {
-        "global": {
-            "scrape_interval": "1s",
-            "scrape_timeout": "1s",
-            "evaluation_interval": "1s",
-        },
-        "rule_files": ["recording.yaml", "alerts.yaml"],
-        "alerting": {
-            "alertmanagers": [
-                {"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}
-            ]
-        },
-        "scrape_configs": [
-            {
-                "job_name": "jaxmon",
-                "file_sd_configs": [{"files": [_TARGETS], "refresh_interval": "1s"}],
-            }
-        ],
-    }
-    return {"prometheus.yaml": yaml.safe_dump(settings), **alerts.render(slos, options)}
+    settings = _SETTINGS % (f"{HOST}:{alertmanager}", _TARGETS)
+    return {"prometheus.yaml": settings, **alerts.render(slos, options)}
 
 
 def _which(names: tuple[str, ...]) -> str | None:

@@ -23,6 +23,7 @@ from jaxmon.promql import (
     recorded,
 )
 from jaxmon.symptoms.job import DEVICE_TIME
+from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.model import (
     HOST,
     PROCESS,
@@ -30,8 +31,8 @@ from jaxmon_alerts.overviews.model import (
     gauged,
     of_agents,
     rated,
+    rules_of,
 )
-from jaxmon_alerts.overviews.services import ITEMS, SERVED
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS
@@ -64,6 +65,12 @@ RESTARTS = OverviewRule(
     text="How often processes were replaced within 10m",
 )
 COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
+AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
+CRASHES = _mishaps(catalog.AGENT_CRASHES, *PROCESS)
+DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
+
+OFTEN = rules_of(vars())
+
 DEVICE_MEMORY = OverviewRule(
     catalog.DEVICE_MEMORY_BYTES,
     "fullest",
@@ -80,9 +87,6 @@ RESIDENT = OverviewRule(
     "max",
     of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
 )
-AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
-CRASHES = _mishaps(catalog.AGENT_CRASHES, *PROCESS)
-DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
 HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
 INACTIVE_HOOKS = OverviewRule(
@@ -102,15 +106,7 @@ COLLECTOR_ERRORS = rated(
     catalog.COLLECTOR_ERRORS, *HOST, "collector", "reason", rare=True
 )
 
-OFTEN = (
-    *(STARTS, RESTARTS, COMPILE_OLDEST),
-    *(AGENT_UP, CRASHES, DIED),
-)
-PROCESSES = (
-    *(DEVICE_MEMORY, RESIDENT),
-    *(HOOKS, INACTIVE_HOOKS, COLLECTORS, COLLECTOR_AGE),
-    COLLECTOR_ERRORS,
-)
+PROCESSES = rules_of(vars(), OFTEN)
 
 
 _GPU = (*HOST, "uuid")
@@ -228,13 +224,13 @@ def _cost(made: Expr, number: float) -> Expr:
 PRICE_OF_REQUESTS = OverviewRule(
     catalog.REQUESTS,
     "dollars5m",
-    _cost(SERVED(), 1000),
+    _cost(services.SERVED(), 1000),
     text="Dollars for the accelerators of 1,000 requests, by the rate within 5m,",
 )
 PRICE_OF_ITEMS = OverviewRule(
     catalog.ITEMS,
     "dollars5m",
-    _cost(ITEMS().sum("job"), 1e6),
+    _cost(services.ITEMS().sum("job"), 1e6),
     text="Dollars for the accelerators of a million items, by the rate within 5m,",
 )
 

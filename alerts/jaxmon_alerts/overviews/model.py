@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jaxmon.catalog import RUNTIME_INFO, Metric
@@ -99,6 +99,14 @@ class OverviewRule:
 
     def _expr(self, windows: Windows) -> Expr:
         return self.made if isinstance(self.made, Expr) else self.made(windows)
+
+
+def rules_of(
+    module: Mapping[str, object], *others: tuple[OverviewRule, ...]
+) -> tuple[OverviewRule, ...]:
+    """Return the rules that a *module* has so far, in order, without the *others*."""
+    found = (of for of in module.values() if isinstance(of, OverviewRule))
+    return tuple(of for of in found if not any(of in rules for rules in others))
 
 
 def of_agents(series: Expr) -> Expr:

@@ -38,6 +38,7 @@ from jaxmon_alerts.overviews.model import (
     gauged,
     rated,
     rising,
+    rules_of,
 )
 
 
@@ -143,12 +144,6 @@ BATCH_FILL = OverviewRule(
     ),
 )
 
-_REQUESTS = (
-    *(REQUESTS, SERVED, FAILED, FAILING, REQUEST_SECONDS),
-    *(RELEASES, SERVED_BY_RELEASE, FAILING_BY_RELEASE, SECONDS_BY_RELEASE),
-    *(REQUESTS_IN_PROGRESS, REQUEST_OLDEST, QUEUE_DEPTH, BATCH_FILL),
-)
-
 # --- loops, activities and logged values --------------------------------------------
 
 _LOOP = ("job", "loop")
@@ -245,11 +240,6 @@ SLOW_RANKS = OverviewRule(
     text="How many times as long as that of the median a mean step within 5m is, if by "
     f"more than {_SLOWER - 1:.0%},",
 )
-VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
-NONFINITE = gauged(catalog.NONFINITE_OUTPUTS, "max", *_NAMED)
-NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
-SPIKES = counted(events.SPIKES, *_NAMED)
-
 # --- runs, over all their attempts: each exports what those before it had ---------
 
 _RUN = ("job", "run")
@@ -294,42 +284,10 @@ RUN_INTERRUPTIONS, RUN_LOST_STEPS = (
 )
 RUN_FRUITLESS = gauged(catalog.RUN_FRUITLESS_ATTEMPTS, "max", *_RUN)
 
-_RUNS = (
-    *(RUN_GOODPUT, RUN_SAVE_SECONDS, RUN_RESUME_SECONDS),
-    *(RUN_INTERRUPTIONS, RUN_LOST_STEPS, RUN_FRUITLESS),
-)
-
-_TRAINING = (
-    *(STEPS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, GOODPUT, WAITING),
-    SPENDING,
-    *(CHECKPOINT_AGE, ITEMS, MEDIAN_STEP, SLOW_RANKS, *_RUNS),
-    *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
-)
-
-# --- functions: the most series, and the dearest rules ------------------------------
-
-_FUNCTION = ("job", "function")
-
-
-# Of what did not happen there is no series.
-RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
-WORST_RECOMPILES = OverviewRule(
-    catalog.RECOMPILES,
-    "max_rate5m",
-    lambda window: (
-        window.per_second(events.RECOMPILES.within(window.recent))
-        .sum(*PROCESS, "function")
-        .max("job")
-    ),
-    text="Rate per second within 5m of the function and process with most",
-)
-PROGRAMS = gauged(catalog.PROGRAM_INFO, "count", *PROCESS)
-ERRORS = counted(events.ERRORS, *_FUNCTION, "kind")
-
-SELDOM = (
-    *(RECOMPILES, WORST_RECOMPILES),
-    *(PROGRAMS, ERRORS),
-)
+VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
+NONFINITE = gauged(catalog.NONFINITE_OUTPUTS, "max", *_NAMED)
+NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
+SPIKES = counted(events.SPIKES, *_NAMED)
 
 # --- FLOPs --------------------------------------------------------------------------
 
@@ -354,6 +312,30 @@ MFU = OverviewRule(
     lambda window: _utilization(window).avg("job"),
     text="Mean MFU within 5m, of processes whose FLOPs are known,",
 )
+
+OFTEN = rules_of(vars())
+
+# --- functions: the most series, and the dearest rules ------------------------------
+
+_FUNCTION = ("job", "function")
+
+
+# Of what did not happen there is no series.
+RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
+WORST_RECOMPILES = OverviewRule(
+    catalog.RECOMPILES,
+    "max_rate5m",
+    lambda window: (
+        window.per_second(events.RECOMPILES.within(window.recent))
+        .sum(*PROCESS, "function")
+        .max("job")
+    ),
+    text="Rate per second within 5m of the function and process with most",
+)
+PROGRAMS = gauged(catalog.PROGRAM_INFO, "count", *PROCESS)
+ERRORS = counted(events.ERRORS, *_FUNCTION, "kind")
+
+SELDOM = rules_of(vars(), OFTEN)
 
 # --- collectives, and the processes that arrive late at them ------------------------
 
@@ -394,9 +376,7 @@ LATE = OverviewRule(
     text="Fraction of what the median process waits, if that is much less,",
 )
 
-COLLECTIVES = (BANDWIDTH, LATE)
-
-OFTEN = (*_REQUESTS, *_TRAINING, MFU)
+COLLECTIVES = rules_of(vars(), OFTEN, SELDOM)
 
 
 # --- programs, for what has become slower --------------------------------------------

@@ -5,38 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import filterfalse
 from typing import Any, Literal
 
 import yaml
 
 from jaxmon.catalog import BUILD_INFO
 from jaxmon.host.formats import durations
-from jaxmon.promql import (
-    Expr,
-    RecordedSeries,
-    eq,
-    events,
-    gauge_over,
-)
+from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge_over
 from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.settings import RUNBOOKS
-from jaxmon.symptoms import (
-    compiles,
-    hardware,
-    job,
-    memory,
-    monitoring,
-    recompiles,
-    recorded,
-    requests,
-    results,
-    runs,
-    serving,
-    starts,
-    steps,
-    time,
-)
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
     DEPLOY_NOISE,
     MONITORING_ALERT,
@@ -57,12 +37,7 @@ from jaxmon_alerts.rules.causes import causes, change_of, overridden
 from jaxmon_alerts.rules.routes import configuration, notifications, resources
 from jaxmon_alerts.slo import Slo, Slos
 from jaxmon_alerts.slo.model import LatencyIndicator, Pair, Ratio
-from jaxmon_alerts.slo.recording import (
-    Rule,
-    RuleGroup,
-    complete,
-    recording_groups,
-)
+from jaxmon_alerts.slo.recording import Rule, RuleGroup, complete, recording_groups
 from jaxmon_alerts.slo.recording import recording as recording_rule
 from jaxmon_alerts.slo.site import Site
 
@@ -72,20 +47,20 @@ ONCALL = "jaxmon-oncall"
 
 # By the module of the symptom.
 _BOARDS = {
-    "jaxmon-serving": (requests, serving),
-    "jaxmon-training": (steps, runs, time, job),
-    "jaxmon-accelerators": (hardware,),
-    "jaxmon-fleet": (starts,),
-    "jaxmon-itself": (monitoring,),
-    "jaxmon-debug": (compiles, memory, recompiles, results),
+    "jaxmon-serving": "requests serving",
+    "jaxmon-training": "steps runs time job",
+    "jaxmon-accelerators": "hardware",
+    "jaxmon-fleet": "starts",
+    "jaxmon-itself": "monitoring",
+    "jaxmon-debug": "compiles memory recompiles results",
 }
 _BOARD = {
     **{
-        symptom.alert: board
+        name: board
         for board, modules in _BOARDS.items()
-        for module in modules
-        for symptom in module.SYMPTOMS
-        if symptom.rule[1] and not symptom.alert.endswith("BudgetBurn")
+        for name, build in (symptom.rule for symptom in SYMPTOMS.values())
+        if build and build.__module__.rpartition(".")[2] in modules.split()
+        if not name.endswith("BudgetBurn")
     },
     "JaxmonNonFinite": "jaxmon-training",
     "JaxmonProgramsDiverge": "jaxmon-fleet",
@@ -281,9 +256,9 @@ def _group(name: str, interval: str, found: Iterable[RecordedSeries]) -> RuleGro
 
 def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     """Return the groups of alerting rules: two for causes, one for each objective."""
-    soon, later, seldom = (
+    soon, minutely, later, seldom = (
         durations.scaled(interval, options.scale)
-        for interval in (_SOON, _LATER, _SELDOM)
+        for interval in (_SOON, _SHORT, _LATER, _SELDOM)
     )
     alerts = all_alerts(slos, options)
     burning = {(slo.alert, ("slo", slo.name)) for slo in slos}
@@ -305,37 +280,18 @@ def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
         return 0 < wait < durations.seconds(_LONG)
 
     tickets = [alert for alert in others if alert.severity == TICKET]
-    found = [
-        RuleGroup(
-            "jaxmon-causes",
-            soon,
-            rules(alert for alert in others if alert.severity != TICKET),
-        ),
-        RuleGroup(
-            "jaxmon-causes-tickets",
-            seldom,
-            rules(alert for alert in tickets if not short(alert)),
-        ),
+    urgent = (alert for alert in others if alert.severity != TICKET)
+    found: list[tuple[str, str, Iterable[Alert]]] = [
+        ("causes", soon, urgent),
+        ("causes-tickets", seldom, filterfalse(short, tickets)),
         # What must hold for some minutes is looked at as often.
-        RuleGroup(
-            "jaxmon-causes-tickets-short",
-            durations.scaled(_SHORT, options.scale),
-            rules(filter(short, tickets)),
-        ),
-        *(
-            RuleGroup(
-                f"jaxmon-slo-{slo.name}-alerts",
-                soon if slo.page else later,
-                rules(
-                    alert
-                    for alert in alerts
-                    if alert.name == slo.alert and alert not in others
-                ),
-            )
-            for slo in slos
-        ),
+        ("causes-tickets-short", minutely, filter(short, tickets)),
     ]
-    return [group for group in found if group.rules]
+    for slo in slos:
+        of_slo = [of for of in alerts if of.name == slo.alert and of not in others]
+        found.append((f"slo-{slo.name}-alerts", soon if slo.page else later, of_slo))
+    made = (RuleGroup(f"jaxmon-{name}", every, rules(of)) for name, every, of in found)
+    return [group for group in made if group.rules]
 
 
 def render(

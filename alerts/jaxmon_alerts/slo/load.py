@@ -13,12 +13,13 @@ from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+from jaxmon import promql
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.limits.limit import Limit
 from jaxmon.limits.table import FleetLimits, ProcessLimits
-from jaxmon.promql import Matcher, series
+from jaxmon.promql import Matcher
 from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, ExpectedRun, Severity
 from jaxmon.symptoms.requests import FAILED
@@ -442,7 +443,7 @@ def _unescaped(source: Source, text: str) -> str:
 
 def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
     try:
-        series.check(metric, [matcher])
+        promql.check(metric, [matcher])
         if matcher.operator in {"=~", "!~"} and not _RE2.search(matcher.value):
             with warnings.catch_warnings(action="ignore"):
                 re.compile(matcher.value)

@@ -10,32 +10,29 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog, promql
-from jaxmon.promql import Expr
+from jaxmon.promql import Expr, alerts, eq, recorded
 from jaxmon.symptoms.alert import PAGE, TICKET
+from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts import slo
+from jaxmon_alerts.overviews import services as overviews
+from jaxmon_alerts.overviews.hosts import FIRING, STARTS, firing
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import Site
-from jaxmon_dashboards.boards.dashboard import (
-    EVENTS,
-    SUMMARY,
-    VARIABLES,
+from jaxmon_dashboards.boards import queries as q
+from jaxmon_dashboards.boards.model import (
     Annotation,
     Dashboard,
-    Notes,
-)
-from jaxmon_dashboards.boards.model import (
     DependentVariable,
     Link,
     Mapping,
+    Notes,
     Panel,
     Row,
     Target,
     Variable,
 )
-from jaxmon_dashboards.boards.queries import ANY_JOB
 from jaxmon_dashboards.boards.rows import (
     accelerators,
-    fleet,
     functions,
     monitoring,
     oncall,
@@ -46,8 +43,86 @@ from jaxmon_dashboards.boards.rows import (
 )
 
 
+_ALERT = ("alertname", "job", "severity")
+
+VARIABLES = (
+    # Without a pattern for "All": only the jobs that run jaxmon, not every job of
+    # this Prometheus. `up` and `process_*` exist for those, too.
+    Variable(
+        *("job", "Service", catalog.BUILD_INFO),
+        "The Prometheus job, which is the service.",
+    ),
+    Variable(
+        *("instance", "Host", catalog.BUILD_INFO),
+        "The scraped address: a host's sidecar, or an agent.",
+        *((q.JOB,), ".+"),
+    ),
+    Variable(
+        *("worker", "Worker", catalog.BUILD_INFO),
+        "The slot of a process on its host. Series scraped directly from an agent have "
+        "none; enter .+ to exclude them.",
+        *(q.HOST, ".*"),
+    ),
+    *q.VARIABLES,
+)
+"""Every variable; a board has those that its panels select by."""
+
+_STARTS = Annotation(
+    *("Starts", "Processes started", "{{job}}", "blue"), STARTS(q.JOB).sum("job")
+)
+# Their beginnings: for as long as many fire, every graph would be red.
+_ALERTS = Annotation(
+    *("Alerts", "{{alertname}}", "{{severity}}: {{job}}", "red"),
+    firing(q.JOB).max(*_ALERT).unless(firing(q.JOB).offset("5m"), *_ALERT),
+)
+# Of a release, people see its beginning.
+_RECENT = "10m"
+_MOST = 5
+
+
+def _new(name: str, *labels: str) -> Expr:
+    """Return series that their service has now, and did not have a moment ago."""
+    now = recorded(name, q.JOB, labels=("job", *labels), unit="")
+    before = now.offset(_RECENT)
+    # All of a service that is new itself would be new.
+    jobs = before.max("job")
+    return now.unless(before, "job", *labels).and_(jobs, "job").max("job", *labels)
+
+
+RECOMPILES = Annotation(
+    *("Recompiles", "Recompiling", "{{job}}: {{function}}", "orange"),
+    # Where it begins: of many services, some function always recompiles.
+    overviews.RECOMPILES(q.JOB)
+    .sum("job", "function")
+    .unless(overviews.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
+    .topk(_MOST),
+)
+PROGRAMS = Annotation(
+    *("Programs", "New program", "{{job}}: {{function}} {{fingerprint}}", "yellow"),
+    _new(SAMPLES, "function", "fingerprint"),
+)
+VERSION = Annotation(
+    *("Versions", "New version"),
+    *("{{job}}: JAX {{jax}}, jaxlib {{jaxlib}}, {{platform_version}}", "green"),
+    _new(VERSIONS, "jax", "jaxlib", "platform_version"),
+)
+# Over weeks, only what someone was called for.
+PAGES = Annotation(
+    *("Pages", "{{alertname}}", "{{job}}", "red"),
+    alerts(q.JOB, *FIRING, eq("severity", PAGE)).max("alertname", "job"),
+)
+
+DEPLOY_TAGS = ("jaxmon", "deploy")
+"""Tags of what ``jaxmon dashboards annotate`` notes."""
+
+DEPLOYMENTS = Notes(name="Deployments", tags=DEPLOY_TAGS, color="purple")
+
+EVENTS = (_STARTS, RECOMPILES, VERSION, PROGRAMS, DEPLOYMENTS, _ALERTS)
+SUMMARY = (VERSION, DEPLOYMENTS, PAGES)
+
+
 _JOB = 'job=~"$job"'
-_ANY = str(ANY_JOB)
+_ANY = str(q.ANY_JOB)
 
 
 def localized(dashboard: Dashboard, site: Site) -> Dashboard:
@@ -264,10 +339,10 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("fleet", "Fleet", "now-6h"),
         "From cluster to process: what runs where, in which version, what starts or "
         "compiles at the moment, and what stands out.",
-        fleet.glance(slos),
-        fleet.starts(slos),
-        fleet.differences(),
-        fleet.down(slos),
+        processes.glance(slos),
+        processes.starts(slos),
+        processes.differences(),
+        processes.down(slos),
         processes.machines(),
     )
     # Whether jaxmon works, and what it costs.

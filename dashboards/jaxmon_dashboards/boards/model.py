@@ -321,6 +321,44 @@ class Row:
         return replace(self, collapsed=False, title=title or self.title)
 
 
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Events drawn across every panel when *expr* yields something."""
+
+    name: str
+    title: str
+    text: str
+    color: Color
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Annotations that Grafana itself keeps, which have all these *tags*."""
+
+    name: str
+    tags: tuple[str, ...]
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """A whole dashboard; its uid is part of its address, and stays."""
+
+    uid: str
+    title: str
+    description: str
+    since: str
+    variables: tuple[Variable | DependentVariable, ...]
+    annotations: tuple[Annotation | Notes, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The panels of all rows."""
+        return tuple(panel for row in self.rows for panel in row.panels)
+
+
 def row(
     number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:

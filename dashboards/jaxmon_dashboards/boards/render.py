@@ -20,10 +20,12 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.common import DataSourceRef
 
 from jaxmon_dashboards.boards import panels
-from jaxmon_dashboards.boards.dashboard import Annotation, Dashboard, Notes
 from jaxmon_dashboards.boards.model import (
     WIDTH,
+    Annotation,
+    Dashboard,
     DependentVariable,
+    Notes,
     Row,
     Variable,
 )

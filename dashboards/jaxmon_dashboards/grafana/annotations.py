@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession, JsonResponse
+from jaxmon_dashboards.grafana.session import GrafanaSession
 
 
-_OK, _FORBIDDEN, _NOT_FOUND = 200, 403, 404
+_OK = 200
 _MOST = 100
+_MISSING = "; check the ID, or the UID of the dashboard"
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def add(session: GrafanaSession, deployment: Deployment) -> int:
         body["dashboardUID"] = deployment.dashboard
     # Sent twice, it would be there twice.
     response = session.request("POST", "/api/annotations", body=body, repeatable=False)
-    number = response.data.get("id") if isinstance(response.data, dict) else None
+    number = response.at("id")
     if response.status != _OK or not isinstance(number, int):
-        raise _refused(session, response, "adding the annotation")
+        raise session.refused(response, "adding the annotation", _MISSING)
     return number
 
 
@@ -66,7 +67,7 @@ def current(
     response = session.request("GET", "/api/annotations", query=query)
     what = "looking for annotations"
     if response.status != _OK or not isinstance(response.data, list):
-        raise _refused(session, response, what)
+        raise session.refused(response, what, _MISSING)
     mine = [
         annotation
         for annotation in response.data
@@ -80,7 +81,7 @@ def current(
             for of in mine
         ]
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        raise _refused(session, response, what) from None
+        raise session.refused(response, what, _MISSING) from None
 
 
 def end(session: GrafanaSession, number: int, moment: datetime) -> None:
@@ -89,19 +90,7 @@ def end(session: GrafanaSession, number: int, moment: datetime) -> None:
     body = {"timeEnd": _milliseconds(moment)}
     response = session.request("PATCH", path, body=body)
     if response.status != _OK:
-        raise _refused(session, response, f"ending annotation {number}")
-
-
-def _refused(
-    session: GrafanaSession, response: JsonResponse, what: str
-) -> GrafanaError:
-    text = session.redacted(f"{response.status} {response.text('message')}".rstrip())
-    advice = {
-        _FORBIDDEN: "; the service account needs the Editor role",
-        _NOT_FOUND: "; check the ID, or the UID of the dashboard",
-    }.get(response.status, "")
-    msg = f"{what}: Grafana returned {text}{advice}"
-    return GrafanaError(msg, status=response.status)
+        raise session.refused(response, f"ending annotation {number}", _MISSING)
 
 
 def _milliseconds(moment: datetime) -> int:

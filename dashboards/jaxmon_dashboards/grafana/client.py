@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from jaxmon_dashboards.grafana.content import (
@@ -121,21 +121,11 @@ class NotServedError(GrafanaError):
     """This Grafana does not serve dashboards of the v2 model."""
 
 
-def _versions(group: Any) -> list[str]:
-    versions = group.get("versions") if isinstance(group, dict) else None
-    return [
-        version["version"]
-        for version in (versions if isinstance(versions, list) else ())
-        if isinstance(version, dict) and isinstance(version.get("version"), str)
-    ]
-
-
 _PAGE = 500
 _MAX_PAGES = 200
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
-_NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 406, 409, 412
+_NOT_FOUND, _NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 404, 406, 409, 412
 
 
 class ConflictError(GrafanaError):
@@ -158,8 +148,7 @@ class Grafana:
     def health(self) -> str:
         """Return Grafana's version, ``"unknown"`` if it is hidden."""
         response = self._session.request("GET", "/api/health")
-        if response.status != _OK:
-            self._refused("health", response)
+        self._check(response, "health")
         return self._session.redacted(response.text("version")) or "unknown"
 
     def folder(self, uid: str) -> str | None:
@@ -167,8 +156,7 @@ class Grafana:
         response = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
         if response.status == _NOT_FOUND:
             return None
-        if response.status != _OK:
-            self._refused(f"folder {uid}", response)
+        self._check(response, f"folder {uid}")
         return response.text("title")
 
     def create_folder(self, uid: str, title: str) -> None:
@@ -177,9 +165,8 @@ class Grafana:
             "POST", "/api/folders", body={"uid": uid, "title": title}
         )
         if response.status in (_EXISTS, _PRECONDITION):
-            raise ConflictError(self._text(response), status=response.status)
-        if response.status != _OK:
-            self._refused(f"creating folder {uid}", response)
+            raise ConflictError(self._session.shown(response), status=response.status)
+        self._check(response, f"creating folder {uid}")
 
     def titles(self, folder: str) -> dict[str, str]:
         """Return the uids of the dashboards in *folder* by title."""
@@ -189,7 +176,7 @@ class Grafana:
             query |= {"limit": _PAGE, "page": page}
             response = self._session.request("GET", "/api/search", query=query)
             if response.status != _OK or not isinstance(response.data, list):
-                self._refused(f"listing folder {folder}", response)
+                raise self._session.refused(response, f"listing folder {folder}")
             for dashboard in response.data:
                 if isinstance(dashboard, dict):
                     uid = self._session.redacted(str(dashboard.get("uid")))
@@ -211,15 +198,14 @@ class Grafana:
                 return lock or self._resource(uid)
             except NotServedError as error:
                 return Unreadable(str(error))
-        data = response.data if isinstance(response.data, dict) else {}
-        body, meta = data.get("dashboard"), data.get("meta")
+        body, meta = response.at("dashboard"), response.at("meta")
         if response.status != _OK or not (
             isinstance(body, dict) and isinstance(meta, dict)
         ):
-            self._refused(f"dashboard {uid}", response)
+            raise self._session.refused(response, f"dashboard {uid}")
         number = body.get("version", meta.get("version"))
         if not isinstance(number, int):
-            self._refused(f"dashboard {uid} without a version", response)
+            raise self._session.refused(response, f"dashboard {uid} without a version")
         stored = Stored(
             body=body,
             version=number,
@@ -236,8 +222,7 @@ class Grafana:
         response = self._session.request("GET", path)
         if response.status == _NOT_FOUND:
             return None
-        if response.status != _OK:
-            self._refused(f"dashboard {uid}", response)
+        self._check(response, f"dashboard {uid}")
         if not _is_valid(response.data, uid):
             msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"
             raise GrafanaError(msg, status=response.status)
@@ -246,14 +231,18 @@ class Grafana:
     def _resources(self) -> str:
         """Return the path of dashboards of the v2 model, or raise `NotServedError`."""
         if self._served is None:
+            versions = None
             try:
-                group = self._session.request("GET", f"/apis/{GROUP}").data
+                versions = self._session.request("GET", f"/apis/{GROUP}").at("versions")
             except GrafanaError as error:
                 # Grafana before 12 has a page that says so.
                 if error.status != _NOT_FOUND:
                     raise
-                group = None
-            self._served = _versions(group)
+            self._served = [
+                version["version"]
+                for version in (versions if isinstance(versions, list) else ())
+                if isinstance(version, dict) and isinstance(version.get("version"), str)
+            ]
         if VERSION not in self._served:
             found = self._session.redacted(", ".join(self._served)) or "none"
             msg = (
@@ -292,12 +281,9 @@ class Grafana:
                 "overwrite": False,
             },
         )
-        if response.status == _EXISTS or _is_mismatch(response):
-            raise ConflictError(self._text(response), status=response.status)
+        self._check_saved(response, desired, conflict=_is_mismatch(response))
         if response.status == _ACCEPTED:
             return SaveResult(None, "", pending=True)
-        if response.status != _OK:
-            self._refused(f"saving {desired.uid}", response)
         return SaveResult(_number(response, "version"), response.text("url"))
 
     def _save_v2(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
@@ -306,15 +292,25 @@ class Grafana:
         if "resourceVersion" in resource["metadata"]:
             method, path = "PUT", f"{path}/{_quoted(desired.uid)}"
         response = self._session.request(method, path, body=resource)
-        if response.status == _EXISTS or _is_gone(response, desired.uid):
-            raise ConflictError(self._text(response), status=response.status)
+        # Another client has deleted it.
+        other = response.status == _NOT_FOUND
+        conflict = other and response.at("details", "name") == desired.uid
+        self._check_saved(response, desired, conflict=conflict)
         if response.status == _ACCEPTED:
             return SaveResult(None, "", pending=True)
-        if response.status not in (_OK, _CREATED):
-            self._refused(f"saving {desired.uid}", response)
-        return SaveResult(
-            _number(response, "metadata", "generation"), f"/d/{desired.uid}"
-        )
+        number = _number(response, "metadata", "generation")
+        return SaveResult(number, f"/d/{desired.uid}")
+
+    def _check_saved(
+        self, response: JsonResponse, desired: Board, *, conflict: bool
+    ) -> None:
+        if conflict or response.status == _EXISTS:
+            raise ConflictError(self._session.shown(response), status=response.status)
+        self._check(response, f"saving {desired.uid}", _OK, _CREATED, _ACCEPTED)
+
+    def _check(self, response: JsonResponse, what: str, *right: int) -> None:
+        if response.status not in (right or (_OK,)):
+            raise self._session.refused(response, what)
 
     def _message(self, uid: str, number: int) -> str | None:
         """Return the message of version *number*, `None` if Grafana has none."""
@@ -324,25 +320,11 @@ class Grafana:
             return listed.text("message")
         several = self._session.request("GET", path, query={"limit": 1})
         data = several.data if several.status == _OK else None
-        rows = data.get("versions") if isinstance(data, dict) else data
+        rows = several.at("versions") if isinstance(data, dict) else data
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and row.get("version") == number:
                 return str(row.get("message") or "")
         return None
-
-    def _text(self, response: JsonResponse) -> str:
-        text = self._session.redacted(response.text("message"))
-        return f"{response.status} {text}".rstrip()
-
-    def _refused(self, what: str, response: JsonResponse) -> NoReturn:
-        text, role = self._text(response), "the Editor role"
-        msg = {
-            _UNAUTHORIZED: f"Grafana rejected the token ({text}); create one for a "
-            f"service account with {role}",
-            _FORBIDDEN: f"{what}: permission denied ({text}); the service account "
-            f"needs {role}",
-        }.get(response.status, f"{what}: Grafana returned {text}")
-        raise GrafanaError(msg, status=response.status)
 
 
 def _quoted(uid: str) -> str:
@@ -350,20 +332,8 @@ def _quoted(uid: str) -> str:
 
 
 def _number(response: JsonResponse, *keys: str) -> int | None:
-    found = response.data
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
+    found = response.at(*keys)
     return found if isinstance(found, int) else None
-
-
-def _is_gone(response: JsonResponse, uid: str) -> bool:
-    data = response.data if isinstance(response.data, dict) else {}
-    details = data.get("details")
-    return (
-        response.status == _NOT_FOUND
-        and isinstance(details, dict)
-        and details.get("name") == uid
-    )
 
 
 def _is_mismatch(response: JsonResponse) -> bool:

@@ -52,9 +52,16 @@ class JsonResponse:
     retry_after: float | None = None
     location: str = ""
 
+    def at(self, *keys: str) -> Any:
+        """Return what is at *keys*, one in the other, in the body, `None` without."""
+        found = self.data
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
     def text(self, key: str) -> str:
         """Return the string at *key* in the body, ``""`` if there is none."""
-        found = self.data.get(key) if isinstance(self.data, dict) else None
+        found = self.at(key)
         return found if isinstance(found, str) else ""
 
 
@@ -110,6 +117,25 @@ class GrafanaSession(Session):
             self.sleep(wait)
         raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
 
+    def shown(self, response: JsonResponse) -> str:
+        """Return status and message of *response*."""
+        text = self.redacted(response.text("message"))
+        return f"{response.status} {text}".rstrip()
+
+    def refused(
+        self, response: JsonResponse, what: str, missing: str = ""
+    ) -> GrafanaError:
+        """Return the error that *what* was not done, and advice if it is *missing*."""
+        text, role = self.shown(response), "the Editor role"
+        msg = {
+            401: f"Grafana rejected the token ({text}); create one for a service "
+            f"account with {role}",
+            403: f"{what}: permission denied ({text}); the service account needs "
+            f"{role}",
+            404: f"{what}: Grafana returned {text}{missing}",
+        }.get(response.status, f"{what}: Grafana returned {text}")
+        return GrafanaError(msg, status=response.status)
+
     def _usable(self, response: JsonResponse) -> JsonResponse:
         """Return *response* unless it cannot be from Grafana's API."""
         if response.status in REDIRECTS:
@@ -131,8 +157,7 @@ class GrafanaSession(Session):
     def _busy(self, response: JsonResponse) -> GrafanaError:
         asked = response.retry_after
         hint = f"; it requested a wait of {asked:,.0f} s" if asked else ""
-        text = self.redacted(response.text("message"))
-        msg = f"{self.place} is busy: {response.status} {text}".rstrip() + hint
+        msg = f"{self.place} is busy: {self.shown(response)}{hint}"
         return GrafanaError(f"{msg}; try again later", status=response.status)
 
     def _unreachable(self, error: Exception) -> MonitoringError:

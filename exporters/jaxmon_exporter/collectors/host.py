@@ -39,8 +39,6 @@ class Host(Collector):
         self.interval = interval
         self._directories = list(dict.fromkeys(directories))
         self._root = root
-        self._interfaces: list[str] = []
-        self._cards: list[str] = []
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
@@ -89,8 +87,7 @@ class Host(Collector):
         """Yield the traffic of network cards, which bridges and tunnels repeat."""
         found: dict[str, tuple[int, int]] = {}
         net = self._root / "sys/class/net"
-        self._find_cards(net)
-        for card in self._cards:
+        for card in _cards(net):
             counts = net / card / "statistics"
             with contextlib.suppress(ValueError):  # taken away meanwhile
                 received = int(_read(counts / "rx_bytes"))
@@ -99,20 +96,6 @@ class Host(Collector):
             (catalog.HOST_NETWORK_RECEIVE_BYTES, catalog.HOST_NETWORK_TRANSMIT_BYTES)
         ):
             yield by_label(metric, {card: both[place] for card, both in found.items()})
-
-    def _find_cards(self, net: Path) -> None:
-        try:
-            interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
-        except OSError:
-            interfaces = []
-        if interfaces == self._interfaces:
-            return
-        self._interfaces = interfaces
-        names = [name for name in interfaces if name != "lo"]
-        # Only what has hardware below it; a container's own end of a cable has not,
-        # and is then all that can be seen.
-        cards = [name for name in names if (net / name / "device").exists()]
-        self._cards = (cards or names)[:_MOST_INTERFACES]
 
     def _disks(self) -> Iterator[Family]:
         sizes: dict[Path, float] = {}
@@ -128,6 +111,17 @@ class Host(Collector):
         yield by_label(catalog.HOST_DISK_SIZE_BYTES, sizes)
         yield by_label(catalog.HOST_DISK_AVAILABLE_BYTES, left)
         yield partial_failures(self.name, self._failures)
+
+
+def _cards(net: Path) -> list[str]:
+    try:
+        names = sorted(name for name in os.listdir(net) if name != "lo")  # noqa: PTH208 - names only
+    except OSError:
+        return []
+    # Only what has hardware below it; a container's own end of a cable has not, and is
+    # then all that can be seen.
+    cards = [name for name in names if (net / name / "device").exists()]
+    return (cards or names)[:_MOST_INTERFACES]
 
 
 def _read(path: Path) -> str:

@@ -213,7 +213,9 @@ def site(outages: Iterable[Outage]) -> Slos:
 
 def configuration(slos: Slos) -> dict[str, Any]:
     """Return the generated configuration of Alertmanager."""
-    found: dict[str, Any] = yaml.safe_load(alerts.render(slos)["alertmanager.yaml"])
+    found: dict[str, Any] = yaml.load(
+        alerts.render(slos)["alertmanager.yaml"], Loader=yaml.CSafeLoader
+    )
     return found
 
 
