@@ -158,6 +158,10 @@ class LoadedPages(NamedTuple):
         """Handle ``/debug/programs?newest=50``: return what is known of the same."""
         return self._respond(request, self._described, MOST_NEWEST)
 
+    def jaxpr(self, request: Request) -> Response | Future[Response]:
+        """Handle ``/debug/jaxpr?newest=1``: return the jaxprs of the same, in text."""
+        return self._respond(request, self._traced, 1)
+
     def _respond(
         self, request: Request, make: _Maker, newest: int = DEFAULT_NEWEST
     ) -> Response | Future[Response]:
@@ -212,6 +216,18 @@ class LoadedPages(NamedTuple):
                 about["hlo"] = "\n".join(executables.texts(executable, options))
             except RuntimeError as error:  # deleted since
                 about["omitted"] = str(error).partition("\n")[0][:200]
+        return {"programs": programs}
+
+    def _traced(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:
+        from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as below
+
+        lines, programs = SourceLineFinder(self.jax), []
+        reader = EquationReader(lines, monotonic() + _EQUATION_SECONDS)
+        for _executable, seen, _record in found[:newest]:
+            about: dict[str, Any] = {"finished": seen.finished}
+            if (jaxpr := seen.jaxpr()) is not None:
+                about |= reader.listing(jaxpr, seen.function.place)
+            programs.append(about)
         return {"programs": programs}
 
     def _described(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:

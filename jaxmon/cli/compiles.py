@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
     from jaxmon.facts.events import Compiling
     from jaxmon.facts.programs import CompiledProgram
+    from jaxmon.preflight.compiled.costs import ProgramCosts
+    from jaxmon.preflight.compiled.listing import Listing
     from jaxmon.preflight.compiled.view import ProcessPrograms
     from jaxmon.preflight.profile.passes import CompileTimes, TracedCompile
 
@@ -53,6 +55,7 @@ def command(
     worker: str | None = option(str, "--worker", "--pid"),
     function: str | None = option(str),
     page: Path | None = option(NEW_FILE),
+    text: str | None = option(click.Choice(["jaxpr", "hlo"])),
     as_json: bool = OF_PROCESS,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
@@ -70,6 +73,8 @@ def command(
         function: The function to show, as it is listed, or the end of its name; by
             default, the one that took longest to compile.
         page: Write a page to this file, too: flame charts by line, and both programs.
+        text: Print the latest program instead, as JAX traced it or XLA compiled it,
+            with the line of source of each row; on the page and in JSON, too.
 
     Exit codes:
       0 the programs were printed, or what a process without any is compiling
@@ -79,6 +84,7 @@ def command(
     Examples:
       jaxmon compiles
       jaxmon compiles --worker 2 --function train_step --page step.html
+      jaxmon compiles --text hlo | grep model.py:88
       jaxmon compiles --json | jq '.latest.lines[:5]'
     """
     if click.get_current_context().invoked_subcommand is not None:
@@ -93,14 +99,18 @@ def command(
     if (found := _programs(chosen, function)) is None:
         _in_progress(now.compiling, chosen.number, as_json=as_json)
         return
+    listing = None if text is None else _listing(chosen, found.latest, text)
     if page is not None:
         from jaxmon.host.files import whole
         from jaxmon.preflight.compiled.view import render
 
         program = chosen.program
-        whole.write(page, render(found, program).encode(), private=True)
+        whole.write(page, render(found, program, listing).encode(), private=True)
     if as_json:
-        output.document(view.document(found))
+        output.document(view.document(found, listing))
+        return
+    if listing is not None:
+        output.lines(listing.lines())
         return
     width = output.report_width()
     output.line(heading(now.process, chosen.number, width))
@@ -154,6 +164,26 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | N
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)
+
+
+def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
+    from jaxmon.facts.reader import mapping
+    from jaxmon.preflight.compiled.listing import of_hlo, of_jaxpr
+
+    if kind == "hlo":
+        try:
+            return of_hlo(latest.hlo)
+        except WireError as error:
+            raise CommandError(latest.notes[-1]) from error
+    name = latest.program.function
+    target = f"/debug/jaxpr?newest=1&function={quote(name)}"
+    found = worker.fetch(target, timeout=_SECONDS).get("programs")
+    programs = list(map(mapping, found if isinstance(found, list) else ()))
+    try:
+        return of_jaxpr(programs[0] if programs else {})
+    except (IndexError, TypeError, ValueError) as error:
+        msg = f"worker {worker.number} cannot be read: {error}"
+        raise CommandError(msg) from error
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:

@@ -176,7 +176,12 @@ class Programs(Part):
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoints that show programs."""
-        return {"/debug/hlo": self._pages.hlo, "/debug/programs": self._pages.programs}
+        pages = self._pages
+        return {
+            "/debug/hlo": pages.hlo,
+            "/debug/jaxpr": pages.jaxpr,
+            "/debug/programs": pages.programs,
+        }
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""
