@@ -142,6 +142,33 @@ def _captured(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _alike(snapshot: Snapshot) -> Iterator[Finding]:
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
+    for function in snapshot.users:
+        program, again = function.program, sum(function.recompiles.values())
+        different = program.programs or 0
+        number = function.built - again  # each of another function
+        needed = different + again
+        won = function.compile_time * (1 - needed / max(number, 1))
+        if program.read < function.built or 2 * needed > number:
+            continue
+        if number < limits.recompile_storm or won < part:
+            continue
+        yield Finding(
+            "alike",
+            function.name,
+            f"Compiling {function.name} took {duration(function.compile_time)}: "
+            f"{number} functions of that name were compiled one by one. Large "
+            f"constants aside, they have {counted(different, 'program')} in all.",
+            (),
+            "Jit one function, once, and pass what differs as an argument. For layers, "
+            "stack their weights and use jax.lax.scan.",
+            where=snapshot.time.period.calls(function.name),
+            seconds=won,
+        )
+
+
 def _selected(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
     for function in snapshot.users:
@@ -252,6 +279,7 @@ SYMPTOMS = (
         missing="whether it ends is not known",
     ),
     slow("unrolled", "A loop of Python makes a program large.", _unrolled),
+    slow("alike", "Functions are compiled apart, though they are alike.", _alike),
     Symptom(
         *("captured", "F1", "Programs contain large arrays as constants.", TIME),
         *(_captured, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
