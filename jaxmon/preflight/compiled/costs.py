@@ -31,6 +31,7 @@ _NO_WRITE = frozenset(
 )
 _CONTROL = frozenset(("async-start", "call", "conditional", "while"))
 _MOVES = frozenset(("copy", "copy-start", "transpose"))
+_RENAMES = frozenset(("bitcast", "parameter"))
 _COLLECTIVES = (
     *("all-gather", "all-reduce", "all-to-all", "collective-broadcast"),
     *("collective-permute", "ragged-all-to-all", "reduce-scatter"),
@@ -112,11 +113,13 @@ class LineCost:
     saved_bytes: float = 0.0
     collectives: dict[Any, Collective] = field(default_factory=dict)
 
-    def write(self, instruction: Instruction, times: float, size: float) -> None:
-        """Count what an operation writes, so many *times*."""
+    def write(
+        self, instruction: Instruction, times: float, size: float, *, moves: bool
+    ) -> None:
+        """Count what an operation writes, so many *times*, or just *moves*."""
         opcode, size = instruction.opcode, min(times * size, _MOST)
         self.written_bytes += size
-        if opcode in _MOVES:
+        if moves:
             self.moved_bytes += size
         if (kind := opcode.removesuffix("-start")) in _COLLECTIVES:
             self.collective_bytes += size
@@ -204,7 +207,10 @@ class ProgramCosts:
                 libraries += flops is None
                 line.flops += min(times * (flops or 0.0), _MOST)
                 if computation.id in running:
-                    line.write(instruction, times, _written(text, key, instruction))
+                    size_of = _written(text, key, instruction)
+                    line.write(
+                        instruction, times, size_of, moves=_moves(text, instruction)
+                    )
         self._place_inferred(inferred)
         self._add_memory(text, origins)
         if not text.has_stacks:
@@ -305,6 +311,18 @@ def _flops(text: HloText, instruction: Instruction, key: int) -> float | None:
 
 def _length(shape: Shape, number: int) -> int:
     return shape.lengths[number] if 0 <= number < len(shape.lengths) else 1
+
+
+def _moves(text: HloText, instruction: Instruction) -> bool:
+    """Return whether all that it does is to copy, or to transpose."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode in _MOVES
+    inner = {
+        part.opcode
+        for computation in text.called(instruction)
+        for part in computation.instructions.values()
+    }
+    return bool(inner & _MOVES) and inner <= _MOVES | _RENAMES
 
 
 def _written(text: HloText, key: int, instruction: Instruction) -> float:
