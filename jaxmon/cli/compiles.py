@@ -31,7 +31,9 @@ from jaxmon.host.formats.layout import counted, duration, share
 if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
     from jaxmon.facts.events import Compiling
+    from jaxmon.facts.process import Snapshot
     from jaxmon.facts.programs import CompiledProgram
+    from jaxmon.facts.walltime import Period
     from jaxmon.preflight.compiled.costs import ProgramCosts
     from jaxmon.preflight.compiled.listing import Listing
     from jaxmon.preflight.compiled.view import ProcessPrograms
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 # The agent reads programs that were not read yet, and then their equations.
 _SECONDS = 60.0
+_MOST_TRACED, _LONG_TRACE = 3, 1.0
 _SMALL, _REST = 0.01, "less than 1 % each"
 _NAMES = {
     "load": "loading from the cache",
@@ -66,7 +69,8 @@ def command(
     then, for one function, the lines that its latest program comes from: equations as
     JAX traced them, instructions of XLA, FLOPs of products and convolutions, bytes
     written, copied and exchanged, on one device per call, and who asked for exchanges.
-    If the program before is loaded as well, it also shows which lines grew.
+    HOLDS is, at most, what is in memory of a line when the program holds most. If the
+    program before is loaded as well, it also shows which lines grew.
 
     Options:
         worker: The process: its number, pid or name, if several run.
@@ -96,7 +100,7 @@ def command(
 
     chosen = pick(worker, run_dir)
     now = read(chosen.overview)
-    if (found := _programs(chosen, function)) is None:
+    if (found := _programs(chosen, function, now)) is None:
         _in_progress(now.compiling, chosen.number, as_json=as_json)
         return
     listing = None if text is None else _listing(chosen, found.latest, text)
@@ -130,7 +134,9 @@ def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
     output.result({"compiling": encoded(now)}, [text], as_json=as_json)
 
 
-def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | None:
+def _programs(
+    worker: AgentProcess, function: str | None, now: Snapshot
+) -> ProcessPrograms | None:
     """Return the programs of *worker*, and the costs of *function*'s, if any."""
     from jaxmon.facts.programs import read
     from jaxmon.facts.reader import mapping
@@ -163,7 +169,21 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | N
         missing = str(text.get("omitted", trouble))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
+    costs[0].notes += traced_lines(now.time.since_start.certain, name)
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)
+
+
+def traced_lines(period: Period, function: str) -> Iterator[str]:
+    """Yield what samples say of the lines where *function* is traced."""
+    call = period.calls(function)  # where XLA compiles it, too
+    seconds = defaultdict[str, float](float)
+    for at in period.places:
+        if (at.state, at.function) == ("compile", function) and at.place != call:
+            seconds[at.place] += at.seconds
+    longest = sorted(seconds.items(), key=itemgetter(1), reverse=True)
+    for place, took in longest[:_MOST_TRACED]:
+        if place and took >= _LONG_TRACE:
+            yield f"Tracing it took at least {duration(took)} at {place}."
 
 
 def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:

@@ -146,21 +146,19 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
     for function in snapshot.users:
-        program, again = function.program, sum(function.recompiles.values())
-        different = program.programs or 0
+        again, different = sum(function.recompiles.values()), function.program.programs
         number = function.built - again  # each of another function
-        needed = different + again
+        needed = (different or 0) + again
         won = function.compile_time * (1 - needed / max(number, 1))
-        if program.read < function.built or 2 * needed > number:
-            continue
-        if number < limits.recompile_storm or won < part:
+        is_known = function.program.read >= function.built >= limits.recompile_storm
+        if not is_known or 2 * needed > number or won < part:
             continue
         yield Finding(
             "alike",
             function.name,
             f"Compiling {function.name} took {duration(function.compile_time)}: "
             f"{number} functions of that name were compiled one by one. Large "
-            f"constants aside, they have {counted(different, 'program')} in all.",
+            f"constants aside, they have {counted(different or 0, 'program')} in all.",
             (),
             "Jit one function, once, and pass what differs as an argument. For layers, "
             "stack their weights and use jax.lax.scan.",

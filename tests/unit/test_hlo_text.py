@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from jaxmon.cli.compiles import traced_lines
 from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram, CompiledPrograms, read
+from jaxmon.facts.walltime import Period, PlaceTime
 from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
 from jaxmon.preflight.compiled.hlo_text import HloText
 from jaxmon.preflight.compiled.listing import of_hlo, of_jaxpr
@@ -183,7 +185,7 @@ def test_each_row_of_a_listing_is_beside_its_line() -> None:
     """Metadata is not repeated; what has no line is shown as well."""
     rows = list(of_hlo(TABLES % ("1", "2")).lines())
 
-    assert rows[1:-1] == [
+    assert rows[:-1] == [
         f"{'':15}  ENTRY %main (x: f32[8]) -> f32[8] {{",
         "/app/model.py:3    %x = f32[8]{0} parameter(0)",
         "/app/model.py:3    ROOT %y = f32[8]{0} add(%x, %x)",
@@ -195,6 +197,23 @@ def test_each_row_of_a_listing_is_beside_its_line() -> None:
         "/app/a.py:1  a = b",
         "The rest is left out.",
     ]
+
+
+def test_lines_that_are_long_traced_are_said() -> None:
+    """Not those that take little, nor the call, where XLA compiles as well."""
+    places = tuple(
+        PlaceTime(place=at, seconds=seconds, state=state, function=function)
+        for at, seconds, state, function in (
+            ("a.py:7", 3.0, "compile", "step"),
+            ("a.py:8", 0.4, "compile", "step"),
+            ("a.py:20", 9.0, "compile", "step"),
+            ("a.py:20", 1.0, "device", "step"),
+            ("a.py:9", 9.0, "compile", "other"),
+        )
+    )
+
+    found = list(traced_lines(Period(places=places), "step"))
+    assert found == ["Tracing it took at least 3.0 s at a.py:7."]
 
 
 HOSTILE = [

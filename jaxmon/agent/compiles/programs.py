@@ -177,12 +177,8 @@ class Programs(Part):
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoints that show programs."""
-        pages = self._pages
-        return {
-            "/debug/hlo": pages.hlo,
-            "/debug/jaxpr": pages.jaxpr,
-            "/debug/programs": pages.programs,
-        }
+        hlo, jaxpr, programs = self._pages.hlo, self._pages.jaxpr, self._pages.programs
+        return {"/debug/hlo": hlo, "/debug/jaxpr": jaxpr, "/debug/programs": programs}
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""

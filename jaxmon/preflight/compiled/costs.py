@@ -1,6 +1,6 @@
 """
 What each line of source costs in a compiled program: equations, as JAX traced them, and
-what XLA made of them, by the text of its HLO, as ``/debug/hlo`` has it.
+what XLA made of them, by the text of its HLO.
 """
 
 from __future__ import annotations
@@ -15,23 +15,13 @@ from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram
 from jaxmon.host import sources
 from jaxmon.host.formats.layout import clean, counted, size
-from jaxmon.preflight.compiled.held import at_peak
+from jaxmon.preflight.compiled.held import at_peak, donated_in_vain, moves, written
 from jaxmon.preflight.compiled.hlo_text import HloText, Shape
 from jaxmon.preflight.profile.origins import CodePlace, Origins
 from jaxmon.preflight.profile.xspace import Instruction
 
 
-# What writes nothing of its own.
-_NO_WRITE = frozenset(
-    (
-        *("after-all", "async-done", "async-start", "async-update", "bitcast", "call"),
-        *("conditional", "constant", "get-tuple-element", "opt-barrier", "parameter"),
-        *("partition-id", "replica-id", "tuple", "while"),
-    )
-)
 _CONTROL = frozenset(("async-start", "call", "conditional", "while"))
-_MOVES = frozenset(("copy", "copy-start", "transpose"))
-_RENAMES = frozenset(("bitcast", "parameter"))
 _COLLECTIVES = (
     *("all-gather", "all-reduce", "all-to-all", "collective-broadcast"),
     *("collective-permute", "ragged-all-to-all", "reduce-scatter"),
@@ -207,9 +197,9 @@ class ProgramCosts:
                 libraries += flops is None
                 line.flops += min(times * (flops or 0.0), _MOST)
                 if computation.id in running:
-                    size_of = _written(text, key, instruction)
+                    size_of = written(text, key, instruction)
                     line.write(
-                        instruction, times, size_of, moves=_moves(text, instruction)
+                        instruction, times, size_of, moves=moves(text, instruction)
                     )
         self._place_inferred(inferred)
         self._add_memory(text, origins)
@@ -233,7 +223,7 @@ class ProgramCosts:
             path = array.computation.instructions[array.key].path
             if "jvp(" in path and "transpose(" not in path:
                 line.saved_bytes += array.bytes
-        if vain := text.donated_in_vain():
+        if vain := donated_in_vain(text):
             arguments = f"{size(vain)} of arguments are donated in vain"
             self.notes.append(f"{arguments}: no result has their shape and type.")
 
@@ -311,32 +301,3 @@ def _flops(text: HloText, instruction: Instruction, key: int) -> float | None:
 
 def _length(shape: Shape, number: int) -> int:
     return shape.lengths[number] if 0 <= number < len(shape.lengths) else 1
-
-
-def _moves(text: HloText, instruction: Instruction) -> bool:
-    """Return whether all that it does is to copy, or to transpose."""
-    if instruction.opcode != "fusion":
-        return instruction.opcode in _MOVES
-    inner = {
-        part.opcode
-        for computation in text.called(instruction)
-        for part in computation.instructions.values()
-    }
-    return bool(inner & _MOVES) and inner <= _MOVES | _RENAMES
-
-
-def _written(text: HloText, key: int, instruction: Instruction) -> float:
-    opcode = instruction.opcode
-    if opcode in _NO_WRITE or opcode.endswith("-done"):
-        return 0.0
-    if opcode == "fusion":
-        # What updates a part of an array in place writes that part.
-        for computation in text.called(instruction):
-            root = computation.instructions.get(computation.root)
-            if root is not None and root.opcode == "dynamic-update-slice":
-                return _written(text, computation.root, root)
-    if opcode == "dynamic-update-slice" and len(instruction.operands) > 1:
-        key = instruction.operands[1]
-    if opcode.endswith("-start"):
-        return float(max((shape.bytes for shape in text.shapes[key]), default=0))
-    return float(sum(shape.bytes for shape in text.shapes[key]))

@@ -1,5 +1,5 @@
 """
-What a program holds for a time: the arrays that are alive when they take most memory.
+What a program writes, and holds when the arrays that are alive take most memory.
 
 XLA's text has the order in which a computation runs, so it is known when each array is
 made and last read, what is updated in place, and what loops carry. XLA may let a result
@@ -26,6 +26,7 @@ _SAME = frozenset(
 _SCHEDULED = ", is_scheduled=true"
 _CALLS = ("async-start", "call", "conditional", "while")
 _UPDATE, _RENAMED = "dynamic-update-slice", ("bitcast", "copy")
+_DONATED = r"\((\d{1,9}), \{"
 _INDEX = r"index=(\d{1,9})"
 
 # The instructions that made an array, and those that made each one of a tuple.
@@ -42,12 +43,8 @@ class HeldArray(NamedTuple):
     key: int
 
 
-class _Update(NamedTuple):
-    """The number of an operand that is updated in place, and with what."""
-
-    operand: int
-    computation: Computation
-    key: int
+# The number of an operand that is updated in place, and what with.
+_Update: TypeAlias = tuple[int, Computation, int]
 
 
 def at_peak(text: HloText) -> list[HeldArray]:
@@ -55,6 +52,17 @@ def at_peak(text: HloText) -> list[HeldArray]:
     if text.entry is None or _SCHEDULED not in text.head:
         return []
     return _Reader(text).peak(text.entry)
+
+
+def donated_in_vain(text: HloText) -> float:
+    """Return the bytes of donated arguments whose memory no result takes."""
+    given = text.head.partition("buffer_donor={")[2].partition("}) }")[0]
+    numbers = {int(number) for number in re.findall(_DONATED, given)}
+    size = 0.0
+    for key, of in text.entry.instructions.items() if text.entry else ():
+        if of.opcode == "parameter" and of.parameter in numbers:
+            size += sum(shape.bytes for shape in text.shapes[key])
+    return size
 
 
 class _Reader:
@@ -74,7 +82,9 @@ class _Reader:
             if size := spans.sizes.get(key, 0.0):
                 live += size
                 ends[spans.last[key]] = ends.get(spans.last[key], 0.0) + size
-            inner = self._inner(instruction)
+            is_call = instruction.opcode in _CALLS
+            several = self._text.called(instruction) if is_call else ()
+            inner = max(map(self.peak, several), key=_bytes, default=[])
             if (total := live + _bytes(inner)) > most:
                 most, when, called = total, at, inner
             live -= ends.pop(at, 0.0)
@@ -85,15 +95,6 @@ class _Reader:
         ]
         self._peaks[computation.id] = held + called
         return held + called
-
-    def _inner(self, instruction: Instruction) -> list[HeldArray]:
-        if instruction.opcode not in _CALLS:
-            return []
-        return max(
-            (self.peak(called) for called in self._text.called(instruction)),
-            key=_bytes,
-            default=[],
-        )
 
 
 def _bytes(arrays: list[HeldArray]) -> float:
@@ -141,8 +142,8 @@ class _Spans:
         if opcode in _SAME:
             return given[0] if given else [_NONE] * len(self._text.shapes[key])
         update = _update(self._text, self._computation, key)
-        if update is not None and update.operand < len(given):
-            return given[update.operand]
+        if update is not None and update[0] < len(given):
+            return given[update[0]]
         return [frozenset((key,))]
 
     def _carried(
@@ -161,13 +162,13 @@ def _update(text: HloText, computation: Computation, key: int) -> _Update | None
     """Return what the instruction *key* updates in place, if it does."""
     instruction = computation.instructions[key]
     if instruction.opcode == _UPDATE and len(instruction.operands) > 1:
-        return _Update(0, computation, instruction.operands[1])
+        return 0, computation, instruction.operands[1]
     for fused in text.called(instruction) if instruction.opcode == "fusion" else ():
         root = _renamed(fused, fused.root)
         if root is not None and root.opcode == _UPDATE and len(root.operands) > 1:
             target = _renamed(fused, root.operands[0])
             if target is not None and target.opcode == "parameter":
-                return _Update(target.parameter, fused, root.operands[1])
+                return target.parameter, fused, root.operands[1]
     return None
 
 
@@ -176,3 +177,45 @@ def _renamed(computation: Computation, key: int) -> Instruction | None:
     while found is not None and found.opcode in _RENAMED and found.operands:
         found = computation.instructions.get(found.operands[0])
     return found
+
+
+# What writes nothing of its own.
+_NO_WRITE = frozenset(
+    (
+        *("after-all", "async-done", "async-start", "async-update", "bitcast", "call"),
+        *("conditional", "constant", "get-tuple-element", "opt-barrier", "parameter"),
+        *("partition-id", "replica-id", "tuple", "while"),
+    )
+)
+_MOVES = frozenset(("copy", "copy-start", "transpose"))
+_RENAMES = frozenset(("bitcast", "parameter"))
+
+
+def moves(text: HloText, instruction: Instruction) -> bool:
+    """Return whether all that it does is to copy, or to transpose."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode in _MOVES
+    inner = {
+        part.opcode
+        for computation in text.called(instruction)
+        for part in computation.instructions.values()
+    }
+    return bool(inner & _MOVES) and inner <= _MOVES | _RENAMES
+
+
+def written(text: HloText, key: int, instruction: Instruction) -> float:
+    """Return the bytes of results that *instruction* writes to memory."""
+    opcode = instruction.opcode
+    if opcode in _NO_WRITE or opcode.endswith("-done"):
+        return 0.0
+    if opcode == "fusion":
+        # What updates a part of an array in place writes that part.
+        for computation in text.called(instruction):
+            root = computation.instructions.get(computation.root)
+            if root is not None and root.opcode == _UPDATE:
+                return written(text, computation.root, root)
+    if opcode == _UPDATE and len(instruction.operands) > 1:
+        key = instruction.operands[1]
+    if opcode.endswith("-start"):
+        return float(max((shape.bytes for shape in text.shapes[key]), default=0))
+    return float(sum(shape.bytes for shape in text.shapes[key]))

@@ -34,7 +34,6 @@ _METADATA = (
 )
 _ARRAY = r"([a-z]+)(\d*)\w*\[([\d,<=]*)\]"
 _TABLE = r'(\d+) (?:"(.*)"|\{(.*)\})'
-_DONATED = r"\((\d{1,9}), \{"
 _FIELD = r"(\w+)=(\d+)"
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
@@ -133,20 +132,6 @@ class HloText(HloProgram):
         )
         if root:
             computation.root = key
-
-    def donated_in_vain(self) -> float:
-        """Return the bytes of donated arguments whose memory no result takes."""
-        given = self.head.partition("buffer_donor={")[2].partition("}) }")[0]
-        numbers = {int(number) for number in re.findall(_DONATED, given)}
-        parameters = self.entry.instructions.items() if self.entry else ()
-        return float(
-            sum(
-                shape.bytes
-                for key, of in parameters
-                if of.opcode == "parameter" and of.parameter in numbers
-                for shape in self.shapes[key]
-            )
-        )
 
     def _called(self, rest: str) -> tuple[int, ...]:
         return tuple(

@@ -61,24 +61,18 @@ def _rest(rows: Sized, *, is_cut: bool = False) -> str:
 def _hlo_rows(hlo: str) -> Iterator[tuple[LinePlace, str]]:
     program = HloText(hlo)
     origins = Origins(program)
-    instructions = iter(
-        [
-            (instruction.name, computation, key)
-            for computation in program.computations()
-            for key, instruction in computation.instructions.items()
-        ]
+    places = (
+        (instruction.name, place_of(origins.at(computation, key).place))
+        for computation in program.computations()
+        for key, instruction in computation.instructions.items()
     )
-    following = next(instructions, None)
-    is_text = True
+    following, is_text = next(places, None), False
     for line in hlo.split("\n"):
-        if re.match(r"[A-Z]\w+$", line):
-            is_text = False  # a table of places
-        is_text |= line.startswith(("%", "ENTRY "))
-        if not (is_text and line):
-            continue
-        place = NOWHERE
+        # Tables of places are before all computations.
+        is_text = is_text or line.startswith(("%", "ENTRY "))
         name = line.partition(" = ")[0].strip().removeprefix("ROOT ")
+        place = NOWHERE
         if following is not None and name.removeprefix("%") == following[0]:
-            place = place_of(origins.at(*following[1:]).place)
-            following = next(instructions, None)
-        yield place, re.sub(_METADATA, "", line)
+            place, following = following[1], next(places, None)
+        if is_text and line:
+            yield place, re.sub(_METADATA, "", line)

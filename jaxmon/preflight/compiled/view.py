@@ -328,7 +328,7 @@ def render(found: ProcessPrograms, program: str, listing: Listing | None = None)
     if listing is not None:
         rows = escaped("\n".join(listing.lines()))
         about = "the line of source before each row"
-        text_of = element("pre", rows, class_="card listing")
+        text_of = element("pre", rows, class_="card listing", tabindex=0)
         parts.append(titled(_LISTINGS[listing.kind], text_of, note=about))
     body = joined(
         element("header", element("div", head)),
