@@ -169,7 +169,7 @@ def _programs(
         missing = str(text.get("omitted", trouble))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
-    costs[0].notes += traced_lines(now.time.since_start.certain, name)
+    costs[0].notes[:0] = traced_lines(now.time.since_start.certain, name)
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)
 
 
