@@ -29,6 +29,8 @@ from jaxmon.host.http.messages import Request, Response, error_response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.agent.jaxlink.equations import EquationReader
+
 
 # What a copy of a program takes in memory while it is made, measured: per byte of its
 # text and of its constants, which the text omits.
@@ -158,6 +160,10 @@ class LoadedPages(NamedTuple):
         """Handle ``/debug/programs?newest=50``: return what is known of the same."""
         return self._respond(request, self._described, MOST_NEWEST)
 
+    def jaxpr(self, request: Request) -> Response | Future[Response]:
+        """Handle ``/debug/jaxpr?newest=1``: return the jaxprs of the same, in text."""
+        return self._respond(request, self._traced, 1)
+
     def _respond(
         self, request: Request, make: _Maker, newest: int = DEFAULT_NEWEST
     ) -> Response | Future[Response]:
@@ -214,16 +220,28 @@ class LoadedPages(NamedTuple):
                 about["omitted"] = str(error).partition("\n")[0][:200]
         return {"programs": programs}
 
-    def _described(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:
+    def _reader(self) -> EquationReader:
         from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415
+
+        until = monotonic() + _EQUATION_SECONDS
+        return EquationReader(SourceLineFinder(self.jax), until)
+
+    def _traced(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:
+        reader, programs = self._reader(), list[dict[str, Any]]()
+        for _executable, seen, _record in found[:newest]:
+            jaxpr = seen.jaxpr()
+            is_gone = jaxpr is None
+            rows = {} if is_gone else reader.listing(jaxpr, seen.function.place)
+            programs.append({"finished": seen.finished, **rows})
+        return {"programs": programs}
+
+    def _described(self, found: _Found, newest: int, _: str | None) -> dict[str, Any]:
         from jaxmon.facts.functions import Program  # noqa: PLC0415
         from jaxmon.facts.programs import CompiledPrograms  # noqa: PLC0415
         from jaxmon.facts.reader import from_json  # noqa: PLC0415
         from jaxmon.facts.record import encoded  # noqa: PLC0415 - all on request
 
-        lines = SourceLineFinder(self.jax)
-        reader = EquationReader(lines, monotonic() + _EQUATION_SECONDS)
-        programs = []
+        reader, programs = self._reader(), []
         for _, seen, record in found[:newest]:
             function = seen.function
             read = reader.read(seen.jaxpr(), function.place)

@@ -102,7 +102,7 @@ ROWS: tuple[PartRow, ...] = (
     PartRow(
         *("programs", "compiles.programs:Programs", ("loaded", "utilization"), _reads),
         late=("executable",),
-        pages=("/debug/hlo", "/debug/programs"),
+        pages=("/debug/hlo", "/debug/jaxpr", "/debug/programs"),
     ),
     PartRow("flops", "flops.part:UtilizationPart", (), _reads, ("call", "lowered")),
     PartRow("tracing", "tracing.part:TraceMistakes", (), _reads, ("compiled",)),

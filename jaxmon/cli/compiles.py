@@ -31,13 +31,18 @@ from jaxmon.host.formats.layout import counted, duration, share
 if TYPE_CHECKING:
     from jaxmon.cli.workers import AgentProcess
     from jaxmon.facts.events import Compiling
+    from jaxmon.facts.process import Snapshot
     from jaxmon.facts.programs import CompiledProgram
+    from jaxmon.facts.walltime import Period
+    from jaxmon.preflight.compiled.costs import ProgramCosts
+    from jaxmon.preflight.compiled.listing import Listing
     from jaxmon.preflight.compiled.view import ProcessPrograms
     from jaxmon.preflight.profile.passes import CompileTimes, TracedCompile
 
 
 # The agent reads programs that were not read yet, and then their equations.
 _SECONDS = 60.0
+_MOST_TRACED, _LONG_TRACE = 3, 1.0
 _SMALL, _REST = 0.01, "less than 1 % each"
 _NAMES = {
     "load": "loading from the cache",
@@ -53,6 +58,7 @@ def command(
     worker: str | None = option(str, "--worker", "--pid"),
     function: str | None = option(str),
     page: Path | None = option(NEW_FILE),
+    text: str | None = option(click.Choice(["jaxpr", "hlo"])),
     as_json: bool = OF_PROCESS,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
@@ -63,13 +69,16 @@ def command(
     then, for one function, the lines that its latest program comes from: equations as
     JAX traced them, instructions of XLA, FLOPs of products and convolutions, bytes
     written, copied and exchanged, on one device per call, and who asked for exchanges.
-    If the program before is loaded as well, it also shows which lines grew.
+    HOLDS is, at most, what is in memory of a line when the program holds most. If the
+    program before is loaded as well, it also shows which lines grew.
 
     Options:
         worker: The process: its number, pid or name, if several run.
         function: The function to show, as it is listed, or the end of its name; by
             default, the one that took longest to compile.
         page: Write a page to this file, too: flame charts by line, and both programs.
+        text: Print the latest program instead, as JAX traced it or XLA compiled it,
+            with the line of source of each row; on the page and in JSON, too.
 
     Exit codes:
       0 the programs were printed, or what a process without any is compiling
@@ -79,6 +88,7 @@ def command(
     Examples:
       jaxmon compiles
       jaxmon compiles --worker 2 --function train_step --page step.html
+      jaxmon compiles --text hlo | grep model.py:88
       jaxmon compiles --json | jq '.latest.lines[:5]'
     """
     if click.get_current_context().invoked_subcommand is not None:
@@ -90,17 +100,21 @@ def command(
 
     chosen = pick(worker, run_dir)
     now = read(chosen.overview)
-    if (found := _programs(chosen, function)) is None:
+    if (found := _programs(chosen, function, now)) is None:
         _in_progress(now.compiling, chosen.number, as_json=as_json)
         return
+    listing = None if text is None else _listing(chosen, found.latest, text)
     if page is not None:
         from jaxmon.host.files import whole
         from jaxmon.preflight.compiled.view import render
 
         program = chosen.program
-        whole.write(page, render(found, program).encode(), private=True)
+        whole.write(page, render(found, program, listing).encode(), private=True)
     if as_json:
-        output.document(view.document(found))
+        output.document(view.document(found, listing))
+        return
+    if listing is not None:
+        output.lines(listing.lines())
         return
     width = output.report_width()
     output.line(heading(now.process, chosen.number, width))
@@ -120,7 +134,9 @@ def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
     output.result({"compiling": encoded(now)}, [text], as_json=as_json)
 
 
-def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | None:
+def _programs(
+    worker: AgentProcess, function: str | None, now: Snapshot
+) -> ProcessPrograms | None:
     """Return the programs of *worker*, and the costs of *function*'s, if any."""
     from jaxmon.facts.programs import read
     from jaxmon.facts.reader import mapping
@@ -153,7 +169,41 @@ def _programs(worker: AgentProcess, function: str | None) -> ProcessPrograms | N
         missing = str(text.get("omitted", trouble))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
+    costs[0].notes[:0] = traced_lines(now.time.since_start.certain, name)
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)
+
+
+def traced_lines(period: Period, function: str) -> Iterator[str]:
+    """Yield what samples say of the lines where *function* is traced."""
+    call = period.calls(function)  # where XLA compiles it, too
+    seconds = defaultdict[str, float](float)
+    for at in period.places:
+        if (at.state, at.function) == ("compile", function) and at.place != call:
+            seconds[at.place] += at.seconds
+    longest = sorted(seconds.items(), key=itemgetter(1), reverse=True)
+    for place, took in longest[:_MOST_TRACED]:
+        if place and took >= _LONG_TRACE:
+            yield f"Tracing it took at least {duration(took)} at {place}."
+
+
+def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
+    from jaxmon.facts.reader import mapping
+    from jaxmon.preflight.compiled.listing import of_hlo, of_jaxpr
+
+    if kind == "hlo":
+        try:
+            return of_hlo(latest.hlo)
+        except WireError as error:
+            raise CommandError(latest.notes[-1]) from error
+    name = latest.program.function
+    target = f"/debug/jaxpr?newest=1&function={quote(name)}"
+    found = worker.fetch(target, timeout=_SECONDS).get("programs")
+    programs = list(map(mapping, found if isinstance(found, list) else ()))
+    try:
+        return of_jaxpr(programs[0] if programs else {})
+    except (IndexError, TypeError, ValueError) as error:
+        msg = f"worker {worker.number} cannot be read: {error}"
+        raise CommandError(msg) from error
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:

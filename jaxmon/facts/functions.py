@@ -312,15 +312,14 @@ class Program(Fact):
     XLA's analysis of a function's latest program; `None` if unknown.
 
     Attributes:
-        programs: number of different programs of the function.
+        programs: number of different programs of the function, among those *read*.
         fingerprint: equal for equal programs, whichever process compiled them.
         finished: Unix time when it was compiled or loaded, 0 if unknown.
         devices: number of devices it runs on, of all processes.
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
-        double: whether one of them multiplies matrices of float64, or convolves with
-            them.
-        double_at: the line of the program that enables float64, if one does.
+        double: whether one multiplies matrices of float64, which *double_at* enables;
+            *promoted_at* makes the first array of it, though no argument has any.
         unrolled: the loop that is most of it, if one is.
         folded: what it computes of constants, if it does.
         captured: arrays that it takes from around the function, if they are large.
@@ -331,6 +330,7 @@ class Program(Fact):
     """
 
     programs: int | None = None
+    read: int = 0
     fingerprint: str | None = ""
     finished: float = 0.0
     devices: int | None = None
@@ -347,6 +347,7 @@ class Program(Fact):
     code_bytes: float | None = None
     double: bool = False
     double_at: str = ""
+    promoted_at: str = ""
     unrolled: Unrolled | None = None
     folded: Folded | None = None
     captured: Captured | None = None
@@ -373,8 +374,7 @@ class Uncounted(Fact):
 
 class Roofline(Fact):
     """
-    Where a program is under the roofline of its devices (Williams, Waterman, Patterson:
-    Roofline, 2009).
+    Where a program is under the roofline of its devices (Williams et al., 2009).
 
     Attributes:
         intensity: FLOPs per byte that it accesses.

@@ -142,6 +142,31 @@ def _captured(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _alike(snapshot: Snapshot) -> Iterator[Finding]:
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
+    for function in snapshot.users:
+        again, different = sum(function.recompiles.values()), function.program.programs
+        number = function.built - again  # each of another function
+        needed = (different or 0) + again
+        won = function.compile_time * (1 - needed / max(number, 1))
+        is_known = function.program.read >= function.built >= limits.recompile_storm
+        if not is_known or 2 * needed > number or won < part:
+            continue
+        yield Finding(
+            "alike",
+            function.name,
+            f"Compiling {function.name} took {duration(function.compile_time)}: "
+            f"{number} functions of that name were compiled one by one. Large "
+            f"constants aside, they have {counted(different or 0, 'program')} in all.",
+            (),
+            "Jit one function, once, and pass what differs as an argument. For layers, "
+            "stack their weights and use jax.lax.scan.",
+            where=snapshot.time.period.calls(function.name),
+            seconds=won,
+        )
+
+
 def _selected(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
     for function in snapshot.users:
@@ -252,6 +277,7 @@ SYMPTOMS = (
         missing="whether it ends is not known",
     ),
     slow("unrolled", "A loop of Python makes a program large.", _unrolled),
+    slow("alike", "Functions are compiled apart, though they are alike.", _alike),
     Symptom(
         *("captured", "F1", "Programs contain large arrays as constants.", TIME),
         *(_captured, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),

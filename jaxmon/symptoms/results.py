@@ -375,7 +375,10 @@ def _float64(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{function.name} computes in float64 in "
                 f"{counted(programs, 'program')}, although no argument is float64."
             )
-            yield Finding("float64", function.name, finding, (), FLOAT64)
+            where = function.program.promoted_at
+            first = (f"the first array of it is made at {where}",) if where else ()
+            named = "float64", function.name
+            yield Finding(*named, finding, first, FLOAT64, where=where)
 
 
 def _double(snapshot: Snapshot) -> Iterator[Finding]:

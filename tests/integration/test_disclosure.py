@@ -76,7 +76,13 @@ except RuntimeError as error:
 PAGES = (
     *("/metrics", "/debug/overview", "/debug/events", "/debug/functions"),
     *("/debug/memory", "/debug/environment", "/debug/rank", "/debug/stacks"),
-    *("/debug/hlo?newest=2", "/debug/programs", "/", "/api/summary"),
+    *(
+        "/debug/hlo?newest=2",
+        "/debug/jaxpr?newest=2",
+        "/debug/programs",
+        "/",
+        "/api/summary",
+    ),
 )
 SIDECAR = ("/", "/metrics", "/api/summary", "/api/summary?worker=0", "/api/history")
 COMMANDS = ("explain", "explain --json", "ps", "ps --json", "report --json")

@@ -4,6 +4,7 @@ Non-finite outputs and promotions to float64, against outputs looked at by the t
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,6 +212,11 @@ def test_promotions_to_float64_are_counted(agent: Agent) -> None:
         for function in (widen, widen_within, keep, corrected)
     }
     assert counted == {widen: 1, widen_within: 1, keep: 0, corrected: 0}
+    programs = inside.programs(agent).snapshot()
+    for function in (widen, widen_within):
+        at = f"test_numerics.py:{inspect.getsourcelines(function)[1] + 1}"
+        assert programs[name_of(function)].promoted_at.endswith(at)
+    assert programs[name_of(keep)].promoted_at == ""
 
 
 DRIFT = """

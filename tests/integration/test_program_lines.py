@@ -203,6 +203,29 @@ def test_the_backward_pass_is_at_the_lines_of_the_forward_pass(agent, call):
     assert set(costs.lines) >= {LinePlace(__file__, line_of("tanh"))}
 
 
+def wide(x: Any, w: Any) -> Any:
+    def body(carry: Any, _: None) -> Any:
+        return jnp.sin(jnp.tanh(carry @ w)) + carry, None  # kept
+
+    return jax.lax.scan(body, x, None, length=50)[0].sum()
+
+
+def test_what_is_kept_for_the_backward_pass_is_held_at_its_line(agent, call):
+    """Of each turn, all that the pass reads; nothing of it once it is recomputed."""
+    given = np.ones((64, K), np.float32), MATRIX
+    for function, name in ((wide, "wide"), (jax.checkpoint(wide), "wide")):
+        call(jax.grad(function, argnums=1), *given)
+        costs = costs_of(agent, name)[0]
+        held = sum(line.held_bytes for line in costs.lines.values())
+        temporary = costs.program.analysis.temporary_bytes or 0
+        assert temporary <= 1.05 * held + 1024
+        saved = sum(line.saved_bytes for line in costs.lines.values())
+        if function is wide:
+            assert at(costs, "kept").saved_bytes >= 50 * 64 * K * 4
+            assert saved == pytest.approx(held, rel=0.1)
+    assert saved < 0.1 * held
+
+
 @pytest.mark.ground_truth
 def test_a_cond_under_vmap_computes_both_branches(agent, call):
     """As equations of their lines, and a select beside them."""
@@ -366,6 +389,15 @@ def test_the_command_prints_programs_and_lines_and_writes_a_page(
     assert names == {"scanned", "stacked"}
     first, _ = found["programs"]
     assert found["latest"]["function"] == first["function"]
+    for kind, row in (("jaxpr", ":float32[8,16] = tanh "), ("hlo", " tanh(")):
+        shown = CliRunner().invoke(main, [*command, "--text", kind])
+        assert shown.exit_code == 0, shown.output
+        at_line = f"test_program_lines.py:{line_of('tanh')} "
+        rows = [line for line in shown.output.splitlines() if row in line]
+        assert len(rows) == 60
+        assert all(at_line in line for line in rows)
+        assert row in page.read_text()
+
     other = CliRunner().invoke(main, ["compiles", *where, "--function", "other"])
     assert other.exit_code == 2
     assert "'other' is not one function with a loaded program" in other.output

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from jaxmon.cli.compiles import traced_lines
 from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram, CompiledPrograms, read
-from jaxmon.preflight.compiled.costs import HloText, LineCost, LinePlace, ProgramCosts
+from jaxmon.facts.walltime import Period, PlaceTime
+from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
+from jaxmon.preflight.compiled.hlo_text import HloText
+from jaxmon.preflight.compiled.listing import of_hlo, of_jaxpr
 from jaxmon.preflight.compiled.view import ProcessPrograms, document, render, text
 
 
@@ -130,7 +134,92 @@ def test_stacks_of_newer_releases(parents: tuple[str, str]) -> None:
     assert found.made == {(LinePlace("/app/model.py", 3),): 2}
 
 
+SCHEDULED = """HloModule jit_step, is_scheduled=true, buffer_donor={ (0, {}) }
+
+%body (p: (f32[2,4], f32[4])) -> (f32[2,4], f32[4]) {
+  %p = (f32[2,4], f32[4]) parameter(0)
+  %stack = f32[2,4] get-tuple-element(%p), index=0
+  %x = f32[4] get-tuple-element(%p), index=1
+  %wide = f32[64] broadcast(%x), metadata={op_name="step" source_file="/app/step.py" \
+source_line=3}
+  %kept = f32[4] slice(%wide), metadata={op_name="jvp(f)/sin" source_file=\
+"/app/step.py" source_line=4}
+  %filled = f32[2,4] dynamic-update-slice(%stack, %kept, %x)
+  %next = f32[4] add(%x, %x)
+  ROOT %both = (f32[2,4], f32[4]) tuple(%filled, %next)
+}
+
+ENTRY %main (a: f32[4]) -> f32[4] {
+  %a = f32[4] parameter(0)
+  %empty = f32[2,4] constant({...})
+  %made = f32[2,4] copy(%empty), metadata={op_name="scan" source_file="/app/step.py" \
+source_line=9}
+  %begin = (f32[2,4], f32[4]) tuple(%made, %a)
+  %loop = (f32[2,4], f32[4]) while(%begin), condition=%cond, body=%body
+  %end = f32[4] get-tuple-element(%loop), index=1
+  ROOT %last = f32[4] negate(%end), metadata={op_name="transpose(f)" source_file=\
+"/app/step.py" source_line=11}
+}
+"""
+
+
+def test_what_is_alive_at_the_peak_is_at_its_lines() -> None:
+    """
+    What a loop fills belongs to the line that it is filled by; what it carries, updates
+    in place or returns is counted once, or not at all. No order, no peak.
+    """
+    found = costs(SCHEDULED)
+
+    assert {place.line: of.held_bytes for place, of in found.lines.items()} == {
+        **dict.fromkeys((9, 11), 0),
+        3: 4 * 64,
+        4: 4 * (2 * 4 + 4),
+    }
+    assert at(found, 4).saved_bytes == at(found, 4).held_bytes
+    assert "16 B of arguments are donated in vain: " in found.notes[1]
+    unordered = costs(SCHEDULED.replace("is_scheduled=true", "x"))
+    assert not any(line.held_bytes for line in unordered.lines.values())
+
+
+def test_each_row_of_a_listing_is_beside_its_line() -> None:
+    """Metadata is not repeated; what has no line is shown as well."""
+    rows = list(of_hlo(TABLES % ("1", "2")).lines())
+
+    assert rows[:-1] == [
+        f"{'':15}  ENTRY %main (x: f32[8]) -> f32[8] {{",
+        "/app/model.py:3    %x = f32[8]{0} parameter(0)",
+        "/app/model.py:3    ROOT %y = f32[8]{0} add(%x, %x)",
+    ]
+    gone = list(of_jaxpr({}).lines())
+    assert gone == ["JAX has let go of its jaxpr."]
+    rest = {"places": [["/app/a.py", 1]], "rows": [[0, "a = b"]], "missing": True}
+    assert list(of_jaxpr(rest).lines()) == [
+        "/app/a.py:1  a = b",
+        "The rest is left out.",
+    ]
+
+
+def test_lines_that_are_long_traced_are_said() -> None:
+    """Not those that take little, nor the call, where XLA compiles as well."""
+    places = tuple(
+        PlaceTime(place=at, seconds=seconds, state=state, function=function)
+        for at, seconds, state, function in (
+            ("a.py:7", 3.0, "compile", "step"),
+            ("a.py:8", 0.4, "compile", "step"),
+            ("a.py:20", 9.0, "compile", "step"),
+            ("a.py:20", 1.0, "device", "step"),
+            ("a.py:9", 9.0, "compile", "other"),
+        )
+    )
+
+    found = list(traced_lines(Period(places=places), "step"))
+    assert found == ["Tracing it took at least 3.0 s at a.py:7."]
+
+
 HOSTILE = [
+    SCHEDULED.replace("%main (a", "%main2 (a").replace("body=%body", "body=%main2"),
+    SCHEDULED.replace("index=1", f"index={'9' * 40}").replace("(%begin)", "()"),
+    SCHEDULED.replace("[2,4]", f"[{'9' * 30}]").replace("(%stack, %kept, %x)", "()"),
     "HloModule x",
     "HloModule x\n\nENTRY %m (a: f32[]) -> f32[] {\n  %a = f32[] parameter(",
     "HloModule x\n\nENTRY %m () -> () {\n  %a = (((( b(\n  = c\n  %d = f32[9]",

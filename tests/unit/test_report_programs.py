@@ -45,6 +45,32 @@ def test_arrays_that_are_constants_of_programs(changes, folded, observed, is_fou
 
 
 @pytest.mark.parametrize(
+    ("read", "programs", "recompiles", "is_found"),
+    [
+        (40, 1, {}, True),
+        (39, 1, {}, False),
+        (40, 21, {}, False),
+        (40, 1, {"shape": 20}, False),
+    ],
+)
+def test_functions_that_are_one_program(read, programs, recompiles, is_found):
+    """If all were read; not if they differ, or are compiled again."""
+    given = compiled(40, 12.0, program={"read": read, "programs": programs})
+    for of in given.values():
+        of["recompiles"] = recompiles
+    process = {"observed_seconds": 50.0, "now": 1000.0}
+    found = findings(functions=given, process=process)
+    got = [of for of in found if of.topic == "alike"]
+
+    assert [of.seconds for of in got] == [pytest.approx(11.7)] * is_found
+    if got:
+        assert got[0].verdict == (
+            "Compiling train.step took 12.0 s: 40 functions of that name were compiled "
+            "one by one. Large constants aside, they have 1 program in all."
+        )
+
+
+@pytest.mark.parametrize(
     ("branches", "ratio", "number", "is_found"),
     [(2, 0.9, "both", True), (3, 0.9, "all 3", True), (2, 0.4, "both", False)],
 )

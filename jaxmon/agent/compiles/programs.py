@@ -88,8 +88,8 @@ class _Record:
     """The programs of one function."""
 
     def __init__(self) -> None:
-        self.programs = 0
-        self.double = False
+        self.programs = self.read = 0
+        self.double = self.promotes = False
         self.seen: set[str] = set()
         # What is in its programs, by the name of the fact.
         self.contents: dict[str, Any] = {}
@@ -115,6 +115,7 @@ class _Record:
     def add(self, fingerprint: str | None) -> None:
         """Count a program unless it is already known."""
         self.is_read, self.samples = True, {}
+        self.read += fingerprint is not None
         if fingerprint is not None and fingerprint not in self.seen:
             self.programs += 1
             if len(self.seen) < _REMEMBERED:
@@ -176,7 +177,8 @@ class Programs(Part):
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoints that show programs."""
-        return {"/debug/hlo": self._pages.hlo, "/debug/programs": self._pages.programs}
+        hlo, jaxpr, programs = self._pages.hlo, self._pages.jaxpr, self._pages.programs
+        return {"/debug/hlo": hlo, "/debug/jaxpr": jaxpr, "/debug/programs": programs}
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""
@@ -235,6 +237,7 @@ class Programs(Part):
             if not function.internal:
                 given: dict[str, Any] = {
                     "programs": record.programs,
+                    "read": record.read,
                     "fingerprint": record.fingerprint,
                     "finished": record.finished,
                     **self._copies.of(function),
@@ -284,6 +287,8 @@ class Programs(Part):
     ) -> Iterator[tuple[str, Any]]:
         """Yield what the latest program of *function* contains, by name of the fact."""
         yield "selected", selected(jaxpr, self._lines)
+        if record.promotes:
+            yield "promoted_at", executables.promoted_at(jaxpr, self._lines)
         if record.shapes:
             yield "whole", whole(jaxpr, record.shapes, self._lines)
             from jaxmon.agent.jaxlink.exchanges import resharded  # noqa: PLC0415 - on one device, nothing is
@@ -393,6 +398,7 @@ class Programs(Part):
                 record.fingerprint, record.shapes = text.fingerprint, text.shapes
                 record.exchanges = text.exchanges
                 record.double |= text.double
+                record.promotes |= text.promotes
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, text.copies, executable, accessed)
                 record.figures = {**record.figures, **figures}

@@ -168,11 +168,27 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
     Return the line where *jaxpr* calls a jitted function that donates its arguments:
     inside another one, that has no effect. Empty if there is none.
     """
+    return _first(jaxpr, lambda of: any(of.params.get("donated_invars") or ()), lines)
+
+
+def promoted_at(jaxpr: Any, lines: SourceLineFinder) -> str:
+    """Return the line that makes the first array of float64; empty if unknown."""
+    return _first(jaxpr, _makes_double, lines)
+
+
+def _makes_double(equation: Any) -> bool:
+    made = (of.aval for of in equation.outvars)
+    return any(
+        str(getattr(of, "dtype", "")) == "float64" and of.size > 1 for of in made
+    )
+
+
+def _first(jaxpr: Any, holds: Callable[[Any], bool], lines: SourceLineFinder) -> str:
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         place = ""
-        if any(equation.params.get("donated_invars") or ()):
+        if holds(equation):
             place = lines.place_of(equation.source_info.traceback)
-        inner = (donated_inside(jaxpr, lines) for _, jaxpr in jaxprs_in(equation))
+        inner = (_first(inside, holds, lines) for _, inside in jaxprs_in(equation))
         if place := place or next(filter(None, inner), ""):
             return place
     return ""

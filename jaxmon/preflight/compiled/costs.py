@@ -1,10 +1,6 @@
 """
 What each line of source costs in a compiled program: equations, as JAX traced them, and
-what XLA made of them, by the text of its HLO, as ``/debug/hlo`` has it.
-
-Newer releases of XLA print the calls that traced an instruction as a number of a table
-at the head of the module, whose parents are shown one too high; older ones only the
-innermost line.
+what XLA made of them, by the text of its HLO.
 """
 
 from __future__ import annotations
@@ -12,202 +8,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.errors import WireError
 from jaxmon.facts.programs import CompiledProgram
 from jaxmon.host import sources
-from jaxmon.host.formats.layout import clean, counted
-from jaxmon.preflight.profile.origins import Origins
-from jaxmon.preflight.profile.xspace import Computation, Frame, HloProgram, Instruction
+from jaxmon.host.formats.layout import clean, counted, size
+from jaxmon.preflight.compiled.held import at_peak, donated_in_vain, moves, written
+from jaxmon.preflight.compiled.hlo_text import HloText, Shape
+from jaxmon.preflight.profile.origins import CodePlace, Origins
+from jaxmon.preflight.profile.xspace import Instruction
 
 
-_MOST_TEXT, _MOST_ELEMENTS = 64 << 20, 1 << 62
-_HEAD = r"(ENTRY )?%?([\w.\-]+) \(.*\{$"
-_LINE = r"  (ROOT )?%?([^\s=]+) = (?:(\w+\[[\d,<=]*\]\S*) ([a-z][\w\-]*)\()?"
-_NAMES = r"%([\w.\-]+)"
-_OPCODE = r"([a-z][\w\-]*)\("
-_CALLED = (
-    r"(?:calls|to_apply|body|condition|called_computations|branch_computations"
-    r"|true_computation|false_computation)=\{?(%[\w.\-]+(?:, %[\w.\-]+)*)"
-)
-_METADATA = (
-    r'metadata=\{(?:op_type="[^"]*" )?(?:op_name="((?:[^"\\]|\\.)*)")?'
-    r'(?: ?source_file="((?:[^"\\]|\\.)*)" source_line=(\d+))?'
-    r"(?:[^{}]*?stack_frame_id=(\d+))?"
-)
-_ARRAY = r"([a-z]+)(\d*)\w*\[([\d,<=]*)\]"
-_TABLE = r'(\d+) (?:"(.*)"|\{(.*)\})'
-_FIELD = r"(\w+)=(\d+)"
-_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-
-
-class Shape(NamedTuple):
-    """An array: its *lengths*, their product, and *bytes* without padding."""
-
-    lengths: tuple[int, ...]
-    elements: int
-    bytes: int
-
-
-class HloText(HloProgram):
-    """
-    A module in text; some ten microseconds for each instruction.
-
-    Attributes:
-        entry: the computation that is the program.
-        shapes: the arrays that each instruction makes, by its number.
-        rests: what follows the operands of each.
-        has_stacks: whether it has more than the innermost lines.
-
-    Raises:
-        WireError: it is no module.
-    """
-
-    def __init__(self, text: str) -> None:
-        if not text.startswith("HloModule ") or len(text) > _MOST_TEXT:
-            msg = "it is not the text of an HLO module"
-            raise WireError(msg)
-        self.name = text[10:].partition(",")[0].partition("\n")[0].strip()
-        self.shapes: dict[int, tuple[Shape, ...]] = {}
-        self.rests: dict[int, str] = {}
-        self.entry: Computation | None = None
-        self._computations = {}
-        self._tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
-        self._ids: dict[str, int] = {}
-        self._read(text)
-        self._frames = self._stacks()
-        self.has_stacks = bool(self._frames[1])
-
-    def _read(self, text: str) -> None:
-        table, computation = "", None
-        self._line, self._metadata = re.compile(_LINE), re.compile(_METADATA)
-        # Ids of instructions, by their names: a name is unique in its computation.
-        names: dict[str, int] = {}
-        for line in text.split("\n"):
-            if line.startswith("  ") and computation is not None:
-                self._add(line, computation, names)
-            elif line in _TABLES:
-                table = line
-            elif (row := re.match(_TABLE, line)) and table:
-                self._tables[table][int(row[1][:9])] = row[2] or row[3] or ""
-            elif head := re.match(_HEAD, line):
-                computation, names = Computation(memoryview(b"")), {}
-                computation.id = self._number(head[2])
-                self._computations[computation.id] = computation
-                self.entry = computation if head[1] else self.entry
-
-    def _number(self, computation: str) -> int:
-        return self._ids.setdefault(computation, len(self._ids) + 1)
-
-    def _add(self, line: str, computation: Computation, names: dict[str, int]) -> None:
-        head = self._line.match(line)
-        if head is None:
-            return
-        root, name, kind, opcode = head.groups(default="")
-        begin = head.end()
-        if not opcode:  # a tuple, or a layout with brackets of its own
-            after = _closed(line, begin) if line[begin : begin + 1] == "(" else begin
-            made = re.compile(_OPCODE).search(line, line.find(" ", after) + 1)
-            if made is None:
-                return
-            kind, opcode, begin = line[begin : made.start()], made[1], made.end()
-        end = _closed(line, begin - 1)
-        operands, rest = line[begin : end - 1], line[end:]
-        metadata = self._metadata.search(rest)
-        path, file, number, stack = metadata.groups("") if metadata else ("",) * 4
-        key = len(self.shapes) + 1
-        names[name] = key
-        self.shapes[key] = shapes = _shapes(kind)
-        self.rests[key] = rest
-        is_parameter = opcode == "parameter"
-        computation.instructions[key] = Instruction(
-            name,
-            opcode,
-            sum([shape.elements for shape in shapes]),
-            path,
-            int(stack or 0),
-            Frame(file, int(number[:9]), "") if file else None,
-            tuple([names[of] for of in re.findall(_NAMES, operands) if of in names]),
-            self._called(rest) if "=%" in rest or "={%" in rest else (),
-            int(operands) if is_parameter and operands.isdecimal() else 0,
-        )
-        if root:
-            computation.root = key
-
-    def _called(self, rest: str) -> tuple[int, ...]:
-        return tuple(
-            self._number(name)
-            for several in re.findall(_CALLED, rest)
-            for name in re.findall(_NAMES, several)
-        )
-
-    def _stacks(self) -> tuple[list[Frame], list[tuple[int, int]]]:
-        """Return the locations, and location and parent of each frame."""
-        files, functions, places, frames = self._tables.values()
-        locations = [
-            Frame(
-                files.get(at["file_name_id"], ""),
-                at["line"],
-                functions.get(at["function_name_id"], ""),
-            )
-            for at in _fields(places, "file_name_id", "function_name_id", "line")
-        ]
-        found = list(_fields(frames, "file_location_id", "parent_frame_id"))
-        # The first has no parent.
-        shift = found[0]["parent_frame_id"] if found else 0
-        return locations, [
-            (frame["file_location_id"], frame["parent_frame_id"] - shift)
-            for frame in found
-        ]
-
-
-def _closed(line: str, begin: int) -> int:
-    """Return where the bracket at *begin* is closed, and past that."""
-    end, depth = begin, 0
-    while True:
-        closing = line.find(")", end)
-        if closing < 0:
-            return len(line)
-        depth += line.count("(", end, closing) - 1
-        end = closing + 1
-        if depth <= 0:
-            return end
-
-
-@lru_cache(4096)
-def _shapes(kind: str) -> tuple[Shape, ...]:
-    """Return the arrays of a type, such as ``(f32[8,16]{1,0}, s32[])``."""
-    found = []
-    for name, bits, lengths in re.findall(_ARRAY, kind):
-        width = int(bits[:4]) if bits else 8 if name == "pred" else 0
-        several = filter(None, lengths.split(","))
-        sizes = [int(length.lstrip("<=")[:18] or 0) for length in several]
-        elements = min(math.prod(sizes), _MOST_ELEMENTS)
-        found.append(Shape(tuple(sizes), elements, (elements * width + 7) // 8))
-    return tuple(found)
-
-
-def _fields(rows: dict[int, str], *names: str) -> Iterator[dict[str, int]]:
-    """Yield the numbers *names* of each row, from 1; 0 where there are none."""
-    for number in range(1, len(rows) + 1):
-        found = dict(re.findall(_FIELD, rows.get(number, "")))
-        yield {name: int(found.get(name, "0")[:9]) for name in names}
-
-
-# What writes nothing of its own.
-_NO_WRITE = frozenset(
-    (
-        *("after-all", "async-done", "async-start", "async-update", "bitcast", "call"),
-        *("conditional", "constant", "get-tuple-element", "opt-barrier", "parameter"),
-        *("partition-id", "replica-id", "tuple", "while"),
-    )
-)
 _CONTROL = frozenset(("async-start", "call", "conditional", "while"))
-_MOVES = frozenset(("copy", "copy-start", "transpose"))
 _COLLECTIVES = (
     *("all-gather", "all-reduce", "all-to-all", "collective-broadcast"),
     *("collective-permute", "ragged-all-to-all", "reduce-scatter"),
@@ -243,6 +57,11 @@ class LinePlace(NamedTuple):
 NOWHERE = LinePlace("", 0)
 
 
+def place_of(found: CodePlace | None) -> LinePlace:
+    """Return the line that was *found* for an instruction, if any."""
+    return LinePlace(found.file, found.line) if found else NOWHERE
+
+
 @dataclass(slots=True)
 class Collective:
     """
@@ -269,6 +88,8 @@ class LineCost:
         written_bytes: what its operations write to memory, and *moved_bytes*, what
             copies and transposes do of that.
         collective_bytes: the results of all *collectives*.
+        held_bytes: what the program holds of it, besides arguments and results, when it
+            holds most; *saved_bytes*, of that, what its forward pass made. At most.
     """
 
     function: str = ""
@@ -278,13 +99,17 @@ class LineCost:
     written_bytes: float = 0.0
     moved_bytes: float = 0.0
     collective_bytes: float = 0.0
+    held_bytes: float = 0.0
+    saved_bytes: float = 0.0
     collectives: dict[Any, Collective] = field(default_factory=dict)
 
-    def write(self, instruction: Instruction, times: float, size: float) -> None:
-        """Count what an operation writes, so many *times*."""
+    def write(
+        self, instruction: Instruction, times: float, size: float, *, moves: bool
+    ) -> None:
+        """Count what an operation writes, so many *times*, or just *moves*."""
         opcode, size = instruction.opcode, min(times * size, _MOST)
         self.written_bytes += size
-        if opcode in _MOVES:
+        if moves:
             self.moved_bytes += size
         if (kind := opcode.removesuffix("-start")) in _COLLECTIVES:
             self.collective_bytes += size
@@ -306,7 +131,7 @@ class ProgramCosts:
     The costs of a program.
 
     Attributes:
-        program: what its process says of it.
+        program: what its process says of it, and *hlo*, its text.
         lines: what each line costs.
         traced: number of equations by the lines that called for them, outermost first,
             and *made*, of instructions; *equations* and *instructions* are their sums,
@@ -315,7 +140,7 @@ class ProgramCosts:
     """
 
     def __init__(self, program: CompiledProgram, hlo: str, missing: str) -> None:
-        self.program = program
+        self.program, self.hlo = program, hlo
         self.lines = defaultdict[LinePlace, LineCost](LineCost)
         self.traced, self.made = Counter[Calls](), Counter[Calls]()
         self.notes = list[str]()
@@ -358,7 +183,7 @@ class ProgramCosts:
             times = runs.get(computation.id, 0.0)
             for key, instruction in computation.instructions.items():
                 found = origins.at(computation, key).place
-                place = LinePlace(found.file, found.line) if found else NOWHERE
+                place = place_of(found)
                 line = self.lines[place]
                 if found and not line.function:
                     line.function = found.function
@@ -372,8 +197,12 @@ class ProgramCosts:
                 libraries += flops is None
                 line.flops += min(times * (flops or 0.0), _MOST)
                 if computation.id in running:
-                    line.write(instruction, times, _written(text, key, instruction))
+                    size_of = written(text, key, instruction)
+                    line.write(
+                        instruction, times, size_of, moves=moves(text, instruction)
+                    )
         self._place_inferred(inferred)
+        self._add_memory(text, origins)
         if not text.has_stacks:
             self.notes.append(
                 "This JAX keeps one line of each instruction, of a library if that is "
@@ -385,6 +214,18 @@ class ProgramCosts:
         if libraries:
             calls_of = counted(libraries, "call")
             self.notes.append(f"FLOPs of {calls_of} of a library are unknown.")
+
+    def _add_memory(self, text: HloText, origins: Origins) -> None:
+        for array in at_peak(text):
+            origin = origins.at(array.computation, array.key)
+            line = self.lines[place_of(origin.place)]
+            line.held_bytes += array.bytes
+            path = array.computation.instructions[array.key].path
+            if "jvp(" in path and "transpose(" not in path:
+                line.saved_bytes += array.bytes
+        if vain := donated_in_vain(text):
+            arguments = f"{size(vain)} of arguments are donated in vain"
+            self.notes.append(f"{arguments}: no result has their shape and type.")
 
     def _place_inferred(self, inferred: Counter[LinePlace]) -> None:
         """Add instructions without a line to the stack that most of their line have."""
@@ -460,20 +301,3 @@ def _flops(text: HloText, instruction: Instruction, key: int) -> float | None:
 
 def _length(shape: Shape, number: int) -> int:
     return shape.lengths[number] if 0 <= number < len(shape.lengths) else 1
-
-
-def _written(text: HloText, key: int, instruction: Instruction) -> float:
-    opcode = instruction.opcode
-    if opcode in _NO_WRITE or opcode.endswith("-done"):
-        return 0.0
-    if opcode == "fusion":
-        # What updates a part of an array in place writes that part.
-        for computation in text.called(instruction):
-            root = computation.instructions.get(computation.root)
-            if root is not None and root.opcode == "dynamic-update-slice":
-                return _written(text, computation.root, root)
-    if opcode == "dynamic-update-slice" and len(instruction.operands) > 1:
-        key = instruction.operands[1]
-    if opcode.endswith("-start"):
-        return float(max((shape.bytes for shape in text.shapes[key]), default=0))
-    return float(sum(shape.bytes for shape in text.shapes[key]))

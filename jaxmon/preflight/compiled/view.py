@@ -28,6 +28,7 @@ from jaxmon.host.formats.layout import (
     size,
 )
 from jaxmon.preflight.compiled.costs import Calls, LineCost, LinePlace, ProgramCosts
+from jaxmon.preflight.compiled.listing import Listing
 from jaxmon.screens.html.elements import NOTHING, Html, element, joined
 from jaxmon.screens.html.elements import text as escaped
 from jaxmon.screens.html.page import table, titled
@@ -49,8 +50,8 @@ from jaxmon.screens.section import (
 _MOST_ROWS, _MOST_PROGRAMS = 20, 12
 # What narrow terminals have no room for, in this order.
 _LESS_OF_PROGRAMS = ("AGO", "BYTES", "FLOP", "TEMP.", "LOADED")
-_LESS_OF_LINES = ("COPIES", "IN", "MOSTLY", "WRITES")
-_ROOM = 24
+_LESS_OF_LINES = ("COPIES", "IN", "MOSTLY", "WRITES", "HOLDS")
+_ROOM, _WORTH_SAVING = 24, 1 << 20
 
 _Line: TypeAlias = tuple[LinePlace, LineCost]
 
@@ -147,6 +148,7 @@ def _lines_table(costs: ProgramCosts, width: int) -> Section:
         number("FLOP", 9, lambda item: item[1].flops or None, amount),
         number("WRITES", 10, lambda item: item[1].written_bytes or None, size),
         number("COPIES", 10, lambda item: item[1].moved_bytes or None, size),
+        number("HOLDS", 10, lambda item: item[1].held_bytes or None, size),
         number("EXCHANGES", 11, lambda item: item[1].collective_bytes or None, size),
     ]
     if not any(line.collective_bytes for _, line in found):
@@ -222,9 +224,14 @@ def text(found: ProcessPrograms, width: int) -> Iterator[str]:
             yield from ("", *lines)
 
 
-def document(found: ProcessPrograms) -> dict[str, Any]:
-    """Return everything that is known."""
+def document(found: ProcessPrograms, listing: Listing | None = None) -> dict[str, Any]:
+    """Return everything that is known, and a *listing* as asked for."""
+    listed = [
+        {**place._asdict(), "text": row}
+        for place, row in (() if listing is None else listing.rows)
+    ]
     return {
+        **({} if listing is None else {listing.kind: listed, "rest": listing.rest}),
         "programs": [encoded(program) for program in found.programs],
         "omitted": found.omitted,
         "latest": _as_json(found.latest),
@@ -278,9 +285,18 @@ def _sentences(costs: ProgramCosts) -> Iterator[str]:
         where = f", first used at {constants.where}" if constants.where else ""
         kinds = f"{constants.largest} above all{where}"
         yield f"{size(constants.bytes)} of arrays from outside are constants, {kinds}."
+    temporary = costs.program.analysis.temporary_bytes or 0.0
+    saved = sum(line.saved_bytes for line in costs.lines.values())
+    if saved >= max(temporary / 2, _WORTH_SAVING):
+        yield (
+            f"Of {size(temporary)} that it holds for a time, up to {size(saved)} are "
+            "results of its forward pass that its backward pass reads: jax.checkpoint "
+            "has these computed again instead."
+        )
     yield from costs.notes
 
 
+_LISTINGS = {"jaxpr": "As JAX traced it", "hlo": "As XLA compiled it"}
 _STYLE = Path(__file__).parent / "page.css"
 # Columns of text: tables here have all columns.
 _WIDTH = 400
@@ -296,7 +312,7 @@ class _Node:
     called: dict[LinePlace, _Node] = field(default_factory=dict)
 
 
-def render(found: ProcessPrograms, program: str) -> str:
+def render(found: ProcessPrograms, program: str, listing: Listing | None = None) -> str:
     """Return the page of the process that runs *program*; takes some milliseconds."""
     latest, before = found.latest, found.before
     name = latest.program.function
@@ -309,6 +325,11 @@ def render(found: ProcessPrograms, program: str) -> str:
         table(_lines_table(latest, _WIDTH)),
         table(collectives_table(latest)),
     ]
+    if listing is not None:
+        rows = escaped("\n".join(listing.lines()))
+        about = "the line of source before each row"
+        text_of = element("pre", rows, class_="card listing", tabindex=0)
+        parts.append(titled(_LISTINGS[listing.kind], text_of, note=about))
     body = joined(
         element("header", element("div", head)),
         element("main", joined(*parts), id="main"),
