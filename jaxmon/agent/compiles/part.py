@@ -182,7 +182,7 @@ class Compiles(Part):
         for finder in self._finders:
             finder.note_clear(frame)
 
-    # --- events of jax.monitoring; the reporting frame is three up
+    # --- events of jax.monitoring; the reporting frame is two up
 
     def _on_look_up(self) -> None:
         if (compile_ := self._current) is not None:
@@ -193,13 +193,13 @@ class Compiles(Part):
             compile_.hit = True
 
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(3)  # noqa: SLF001
+        frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(3)  # noqa: SLF001
+        frame = sys._getframe(2)  # noqa: SLF001
         function = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
@@ -218,7 +218,7 @@ class Compiles(Part):
 
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
-        frame, compile_ = sys._getframe(3), self._thread.latest  # noqa: SLF001
+        frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
         if compile_ is None:
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them

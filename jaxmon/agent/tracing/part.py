@@ -97,10 +97,11 @@ class TraceMistakes(Part):
             return
         self._seen[id(code)] = code
         static = static_arguments(jitted.key)
-        kept = entry._replace(
-            function=weakref.ref(entry.function),
-            holder=_reference(entry.holder),
-            traced=entry.traced and static is not None,
+        kept = TracedFunction(
+            weakref.ref(entry.function),
+            _reference(entry.holder),
+            entry.given,
+            entry.traced and static is not None,
         )
         self._unread.append(_Unread(function.name, kept, static or ()))
         if not self._is_queued:
