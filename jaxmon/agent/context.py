@@ -104,8 +104,8 @@ class Observers:
             function to be called with its seconds once it has succeeded. Raises
             nothing.
         lowered: for each program of the user's lowered, with its function, a frame
-            below which JAX does that, and the jaxpr, which must not be kept; `None` if
-            that is not found.
+            below which JAX does that, `None` for a call outside of transformations, and
+            the jaxpr, which must not be kept; `None` if that is not found.
         executable: for each XLA executable just compiled or loaded, with its function,
             and what that took.
         promotion: for functions with a program that computes in float64 by accident.
@@ -137,7 +137,7 @@ class Observers:
                 [Function, Jitted, JitCall, Options], Callable[[float], None] | None
             ]
         ] = []
-        self.lowered: list[Callable[[Function, FrameType, Any], None]] = []
+        self.lowered: list[Callable[[Function, FrameType | None, Any], None]] = []
         self.executable: list[Callable[[Function, Any, CompilePhases], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.compiling: list[Callable[[], None]] = []

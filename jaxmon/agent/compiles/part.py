@@ -200,7 +200,7 @@ class Compiles(Part):
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function = self._observe_phase("lower", frame, fun_name, seconds)
+        function, called = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
@@ -208,7 +208,7 @@ class Compiles(Part):
                 # JAX keeps it for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
             for observe in self._observers.lowered:
-                observe(function, frame, jaxpr)
+                observe(function, None if called else frame, jaxpr)
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
@@ -242,8 +242,10 @@ class Compiles(Part):
 
     def _observe_phase(
         self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
-    ) -> Function:
-        """Observe what *frame* reports; return the function whose phase it is."""
+    ) -> tuple[Function, bool]:
+        """
+        Observe what *frame* reports; return whose phase it is, and whether of a call.
+        """
         served = served_call(frame, self._serving.calls)
         if served is not None:
             function = served[0].function
@@ -254,7 +256,7 @@ class Compiles(Part):
         ids = self._spans.phase(phase, seconds) if traced else None
         function.observe_phase(phase, seconds, ids)
         self._thread.phases[phase] = function, seconds
-        return function
+        return function, served is not None
 
     @functools.cached_property
     def _spans(self) -> CompileSpans:

@@ -197,7 +197,9 @@ class UtilizationPart(Part):
 
     # --- the compiling thread ----------------------------------------------------
 
-    def _on_lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
+    def _on_lowered(
+        self, function: Function, frame: FrameType | None, jaxpr: Any
+    ) -> None:
         """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
         if SITE in self._guard.off:
             return
