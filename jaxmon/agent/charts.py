@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
-from operator import attrgetter
 from typing import NamedTuple
 
 from jaxmon.agent.context import Context
@@ -175,11 +173,13 @@ class ChartCounters:
         yield "errors", max(failed - before, 0) / seconds
 
     def _compiled(self) -> float:
-        # Once a second, of all functions.
-        phases = [function.phases for function in self._table]
-        every = chain.from_iterable([list(of.values()) for of in phases])
-        loaded = [of["cache_retrieval"].sum for of in phases if "cache_retrieval" in of]
-        return sum(map(attrgetter("sum"), every)) - sum(loaded)
+        every = [
+            phase.sum
+            for function in self._table
+            for name, phase in function.phases.copy().items()
+            if name != "cache_retrieval"
+        ]
+        return sum(every)
 
 
 def _total(rises: Iterable[tuple[int, float]]) -> tuple[int, float] | None:

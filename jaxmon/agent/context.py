@@ -161,6 +161,10 @@ class Jit(NamedTuple):
     line: ProgramLine | None
     number: int
 
+    def is_live(self) -> bool:
+        """Return whether the object exists."""
+        return self.counted() is not None
+
 
 class Registry:
     """
@@ -230,12 +234,8 @@ class Registry:
             return
         sources = self._sources.get(source, [])
         if sources or len(self._sources) < MAX_SOURCES:
-            sources = [
-                jitted
-                for jitted in sources[-_MAX_PER_SOURCE:]
-                if jitted.counted() is not None
-            ]
-            self._sources[source] = [*sources, jit]
+            live = filter(Jit.is_live, sources[-_MAX_PER_SOURCE:])
+            self._sources[source] = [*live, jit]
 
     def jitted_from(self, source: str) -> Jit | None:
         """
@@ -253,7 +253,7 @@ class Registry:
                 if name.startswith(start)
                 for jitted in jits
             ]
-        live = [jitted for jitted in found if jitted.counted() is not None]
+        live = list(filter(Jit.is_live, found))
         return live[0] if len(live) == 1 else None
 
     def number_of(self, jit: Jit | None) -> int:

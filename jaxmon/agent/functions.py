@@ -14,7 +14,7 @@ import itertools
 import types
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 from jaxmon import catalog
@@ -303,9 +303,8 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     were defined there. Runs no user code.
     """
     if type(fun) is types.FunctionType:  # as most
-        home, qualname = fun.__module__, fun.__qualname__
-        if home is None:  # generated
-            home = module_of(types.FunctionType)
+        home, qualname = cast("Any", fun.__module__), fun.__qualname__
+        home = "builtins" if home is None else home  # generated
         is_named = type(home) is type(qualname) is str and home and qualname
         if is_named and not is_module(home):
             return valid(f"{home}.{qualname}"), False

@@ -243,9 +243,7 @@ class Compiles(Part):
     def _observe_phase(
         self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
     ) -> tuple[Function, bool]:
-        """
-        Observe what *frame* reports; return whose phase it is, and whether of a call.
-        """
+        """Observe what *frame* reports; return whose it is, and if it is a call's."""
         served = served_call(frame, self._serving.calls)
         if served is not None:
             function = served[0].function

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from jaxmon.agent.context import Context, Jit, Options
 from jaxmon.agent.functions import Function
@@ -31,7 +31,6 @@ from jaxmon.agent.recompiles.signatures import Signature, SignatureBuilder
 
 
 _Found = TypeVar("_Found")
-_Given = ParamSpec("_Given")
 _IN_MESSAGE = 5
 _MAX_NAMES = 1_000
 
@@ -108,12 +107,10 @@ class CauseFinder:
         """Return the transformed function whose program *frame* has compiled."""
         return self._contained(transformed_at, frame)
 
-    def _contained(
-        self, work: Callable[_Given, _Found], *given: _Given.args, **named: _Given.kwargs
-    ) -> _Found | None:
+    def _contained(self, work: Callable[..., _Found], *given: Any) -> _Found | None:
         """Return what *work* does; if it fails, the compile itself still counts."""
         try:
-            return work(*given, **named)
+            return work(*given)
         except Exception:  # noqa: BLE001 - contained
             self._guard.failed(self._site)
             return None
@@ -197,10 +194,7 @@ class CauseFinder:
     def _place(self, created: Created | None, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
         jit = None if created is None else created.jit
-        if jit is not None:
-            line = jit.line
-        else:
-            line = self._contained(self._lines.that_calls, frame)
+        line = jit.line if jit else self._contained(self._lines.that_calls, frame)
         return "" if line is None else line.place
 
     def record(
