@@ -173,12 +173,13 @@ class ChartCounters:
         yield "errors", max(failed - before, 0) / seconds
 
     def _compiled(self) -> float:
-        return sum(
+        every = [
             phase.sum
             for function in self._table
             for name, phase in function.phases.copy().items()
             if name != "cache_retrieval"
-        )
+        ]
+        return sum(every)
 
 
 def _total(rises: Iterable[tuple[int, float]]) -> tuple[int, float] | None:

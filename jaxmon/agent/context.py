@@ -104,8 +104,8 @@ class Observers:
             function to be called with its seconds once it has succeeded. Raises
             nothing.
         lowered: for each program of the user's lowered, with its function, a frame
-            below which JAX does that, and the jaxpr, which must not be kept; `None` if
-            that is not found.
+            below which JAX does that, `None` for a call outside of transformations, and
+            the jaxpr, which must not be kept; `None` if that is not found.
         executable: for each XLA executable just compiled or loaded, with its function,
             and what that took.
         promotion: for functions with a program that computes in float64 by accident.
@@ -137,7 +137,7 @@ class Observers:
                 [Function, Jitted, JitCall, Options], Callable[[float], None] | None
             ]
         ] = []
-        self.lowered: list[Callable[[Function, FrameType, Any], None]] = []
+        self.lowered: list[Callable[[Function, FrameType | None, Any], None]] = []
         self.executable: list[Callable[[Function, Any, CompilePhases], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.compiling: list[Callable[[], None]] = []
@@ -160,6 +160,10 @@ class Jit(NamedTuple):
     counted: weakref.ref[CountedFunction]
     line: ProgramLine | None
     number: int
+
+    def is_live(self) -> bool:
+        """Return whether the object exists."""
+        return self.counted() is not None
 
 
 class Registry:
@@ -230,12 +234,8 @@ class Registry:
             return
         sources = self._sources.get(source, [])
         if sources or len(self._sources) < MAX_SOURCES:
-            sources = [
-                jitted
-                for jitted in sources[-_MAX_PER_SOURCE:]
-                if jitted.counted() is not None
-            ]
-            self._sources[source] = [*sources, jit]
+            live = filter(Jit.is_live, sources[-_MAX_PER_SOURCE:])
+            self._sources[source] = [*live, jit]
 
     def jitted_from(self, source: str) -> Jit | None:
         """
@@ -253,7 +253,7 @@ class Registry:
                 if name.startswith(start)
                 for jitted in jits
             ]
-        live = [jitted for jitted in found if jitted.counted() is not None]
+        live = list(filter(Jit.is_live, found))
         return live[0] if len(live) == 1 else None
 
     def number_of(self, jit: Jit | None) -> int:

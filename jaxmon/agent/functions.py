@@ -14,7 +14,7 @@ import itertools
 import types
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 from jaxmon import catalog
@@ -194,8 +194,11 @@ class Function:
         self, phase: str, seconds: float, ids: SpanIds | None = None
     ) -> None:
         """Add *seconds* to the phase's histogram, with the *ids* of its exemplar."""
-        new = Histogram(COMPILE_SECONDS, self.name, phase)
-        self.phases.setdefault(phase, new).observe(seconds, ids)
+        found = self.phases.get(phase)
+        if found is None:
+            new = Histogram(COMPILE_SECONDS, self.name, phase)
+            found = self.phases.setdefault(phase, new)
+        found.observe(seconds, ids)
 
     def count_error(self, kind: str) -> None:
         """Count an exception that propagated from a call of this function."""
@@ -300,7 +303,8 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     were defined there. Runs no user code.
     """
     if type(fun) is types.FunctionType:  # as most
-        home, qualname = fun.__module__, fun.__qualname__
+        home, qualname = cast("Any", fun.__module__), fun.__qualname__
+        home = "builtins" if home is None else home  # generated
         is_named = type(home) is type(qualname) is str and home and qualname
         if is_named and not is_module(home):
             return valid(f"{home}.{qualname}"), False

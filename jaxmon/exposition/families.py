@@ -234,11 +234,12 @@ class Histogram:
     """
     Counts observations into the buckets of *metric*, for one set of labels.
 
-    Thread-safe. An observation costs about a microsecond; keep it off hotter paths.
+    Thread-safe. An observation costs about a microsecond; keep it off hotter paths. The
+    *sum* is of the observed values.
     """
 
     __slots__ = (
-        *("_counts", "_exemplars", "_labels", "_lock", "_metric", "_series", "_sum"),
+        *("_counts", "_exemplars", "_labels", "_lock", "_metric", "_series", "sum"),
     )
 
     def __init__(self, metric: Metric, *labels: object) -> None:
@@ -246,7 +247,7 @@ class Histogram:
         self._labels = labels
         self._series: tuple[str, ...] = ()
         self._counts = [0] * (len(metric.buckets) + 1)
-        self._sum = 0.0
+        self.sum = 0.0
         self._exemplars: dict[int, str] | None = None
         # Reentrant: while we hold it, the garbage collector may end something that
         # is measured, on this thread.
@@ -266,7 +267,7 @@ class Histogram:
         index = bisect_left(self._metric.buckets, value)
         with self._lock:
             self._counts[index] += 1
-            self._sum += value
+            self.sum += value
         if ids is not None:
             if self._exemplars is None:
                 self._exemplars = {}
@@ -287,7 +288,7 @@ class Histogram:
                 # No call from here on: an interruption comes before or after.
                 if 0.0 <= value < inf:
                     counts[index] += 1
-                    self._sum += value
+                    self.sum += value
                 elif value < 0.0:
                     counts[0] += 1
                 del values[-1]
@@ -299,16 +300,11 @@ class Histogram:
             return sum(self._counts)
 
     @property
-    def sum(self) -> float:
-        """Sum of the observed values."""
-        return self._sum
-
-    @property
     def mean(self) -> float | None:
         """Mean of the observed values, `None` without any."""
         with self._lock:
             count = sum(self._counts)
-            return self._sum / count if count else None
+            return self.sum / count if count else None
 
     def quantile(self, fraction: float) -> float | None:
         """Return a `quantile` of the observations."""
@@ -319,7 +315,7 @@ class Histogram:
     def samples(self) -> list[Sample]:
         """Return buckets, sum and count, consistent with each other."""
         with self._lock:
-            counts, total = list(self._counts), self._sum
+            counts, total = list(self._counts), self.sum
         running = list(accumulate(counts))
         # Built by the first reader, because observing must be fast.
         self._series = self._series or self._names()

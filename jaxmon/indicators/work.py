@@ -314,7 +314,7 @@ def carried() -> list[OpenRequest]:
 def payers() -> list[OpenRequest]:
     """Return the requests on whose behalf this context would compile now, each once."""
     mine, work = serving(), _work.get()
-    waiting = [] if work is None else [request for request in work.requests if request]
+    waiting = () if work is None else filter(None, work.requests)
     return list(dict.fromkeys([*([mine] if mine is not None else []), *waiting]))
 
 

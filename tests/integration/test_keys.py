@@ -95,7 +95,7 @@ def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -
     args = [one() if callable(one) else one for one in given]
     found: list[tuple[bool, ...]] = []
 
-    def lowered(_: Function, frame: FrameType, jaxpr: Any) -> None:
+    def lowered(_: Function, frame: FrameType | None, jaxpr: Any) -> None:
         del frame
         found.append(drawn_from(jaxpr))
 

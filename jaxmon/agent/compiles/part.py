@@ -182,7 +182,7 @@ class Compiles(Part):
         for finder in self._finders:
             finder.note_clear(frame)
 
-    # --- events of jax.monitoring; the reporting frame is three up
+    # --- events of jax.monitoring; the reporting frame is two up
 
     def _on_look_up(self) -> None:
         if (compile_ := self._current) is not None:
@@ -193,14 +193,14 @@ class Compiles(Part):
             compile_.hit = True
 
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(3)  # noqa: SLF001
+        frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
-        frame = sys._getframe(3)  # noqa: SLF001
-        function = self._observe_phase("lower", frame, fun_name, seconds)
+        frame = sys._getframe(2)  # noqa: SLF001
+        function, called = self._observe_phase("lower", frame, fun_name, seconds)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
             jaxpr = lowered_at(frame)
@@ -208,7 +208,7 @@ class Compiles(Part):
                 # JAX keeps it for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
             for observe in self._observers.lowered:
-                observe(function, frame, jaxpr)
+                observe(function, None if called else frame, jaxpr)
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
@@ -218,7 +218,7 @@ class Compiles(Part):
 
     def _on_report(self, _: float, __: str | None) -> None:
         """Handle JAX's report that a compile has finished."""
-        frame, compile_ = sys._getframe(3), self._thread.latest  # noqa: SLF001
+        frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
         if compile_ is None:
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them
@@ -242,8 +242,8 @@ class Compiles(Part):
 
     def _observe_phase(
         self, phase: str, frame: FrameType, fun_name: str | None, seconds: float
-    ) -> Function:
-        """Observe what *frame* reports; return the function whose phase it is."""
+    ) -> tuple[Function, bool]:
+        """Observe what *frame* reports; return whose it is, and if it is a call's."""
         served = served_call(frame, self._serving.calls)
         if served is not None:
             function = served[0].function
@@ -254,7 +254,7 @@ class Compiles(Part):
         ids = self._spans.phase(phase, seconds) if traced else None
         function.observe_phase(phase, seconds, ids)
         self._thread.phases[phase] = function, seconds
-        return function
+        return function, served is not None
 
     @functools.cached_property
     def _spans(self) -> CompileSpans:

@@ -194,10 +194,11 @@ class Programs(Part):
         # JAX keeps what it has traced for as long as it may compile it again.
         jaxpr = type(None) if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
         program = SeenCompile(function, now, phases, jaxpr)
-        job = functools.partial(self._analyse, program, executable, lowered)
         if not function.is_users:
             self._leave(identity, program)
-        elif self._worker.submit(job):
+            return
+        job = functools.partial(self._analyse, program, executable, lowered)
+        if self._worker.submit(job):
             self._queued.add()
         else:
             self._utilization.dropped_program(function)

@@ -190,14 +190,16 @@ class UtilizationPart(Part):
         self._unplaced: dict[Function, tuple[Flops, float, float, float]] = {}
         self._peak: DevicePeak | None = None
         observers = context.observers
-        observers.lowered.append(self._on_lowered)
+        observers.lowered.append(self._on_lower)
         observers.call.append(self._on_call)
         observers.sample.append(self._on_sample)
         observers.executed.append(self._on_executed)
 
     # --- the compiling thread ----------------------------------------------------
 
-    def _on_lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
+    def _on_lower(
+        self, function: Function, frame: FrameType | None, jaxpr: Any
+    ) -> None:
         """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
         if SITE in self._guard.off:
             return

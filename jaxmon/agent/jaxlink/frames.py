@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.jit import is_binding, is_inside, stack_from
+from jaxmon.agent.jaxlink.jit import is_binding, is_inside, nearest, stack_from
 from jaxmon.agent.jaxlink.source_lines import AGENT, JIT_FILES
 from jaxmon.tuples import NamedTuple
 
@@ -40,6 +40,8 @@ AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 _LOWERS = "lower_sharding_computation"
 _MAX_LOWERING_STEPS = 16
 _LOWERED = ("from_hlo", _LOWERS)
+# Functions that compile, and their variables for what is compiled.
+_COMPILING = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
 
@@ -93,14 +95,13 @@ def call_in(traceback: TracebackType | None) -> FrameType | None:
 
 def is_below_call(frame: FrameType | None) -> bool:
     """Return whether *frame* runs within a missed call."""
-    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
-    return "cache_miss" in names
+    return nearest(frame, ("cache_miss",), _MAX_STEPS) is not None
 
 
 def is_below_boundary(frame: FrameType | None) -> bool:
     """Return whether *frame* runs below a function of JAX that filters tracebacks."""
-    names = [at.f_code.co_name for at in stack_from(frame, _MAX_STEPS)]
-    return "reraise_with_filtered_traceback" in names
+    boundary = ("reraise_with_filtered_traceback",)
+    return nearest(frame, boundary, _MAX_STEPS) is not None
 
 
 def is_wait(frame: FrameType | None) -> bool:
@@ -158,10 +159,8 @@ def executable_of(frame: FrameType) -> Any:
 
 def lowered_at(frame: FrameType | None) -> Any:
     """Return the jaxpr that is lowered below *frame*; `None` if it is not found."""
-    for at in stack_from(frame, _MAX_LOWERING_STEPS):
-        if at.f_code.co_name == _LOWERS:
-            return getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
-    return None
+    at = nearest(frame, (_LOWERS,), _MAX_LOWERING_STEPS)
+    return at and getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
 
 
 def key_at(frame: FrameType) -> object:
@@ -278,13 +277,8 @@ def source_location(source: str | None) -> str | None:
 
 def executable_at(frame: FrameType | None) -> Any:
     """Return the executable just compiled at most five frames below *frame*."""
-    for at in stack_from(frame, 6):
-        name = at.f_code.co_name
-        if name == "_cached_compilation":
-            return at.f_locals.get("xla_executable")
-        if name == "from_hlo":
-            return at.f_locals.get("compiled")
-    return None
+    at = nearest(frame, _COMPILING, 6)
+    return at and at.f_locals.get(_COMPILING[at.f_code.co_name])
 
 
 def _source(info: Any) -> str | None:

@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, Literal, TypeAlias
@@ -37,6 +37,16 @@ def stack_from(frame: FrameType | None, most: int = 300) -> list[FrameType]:
         found += [frame]
         frame, most = frame.f_back, most - 1
     return found
+
+
+def nearest(frame: FrameType | None, names: Container[str], most: int) -> Any:
+    """Return *frame* or the nearest of *most* above it that runs one of *names*."""
+    # The interpreter makes an object of each frame that is looked at.
+    while frame is not None and most:
+        if frame.f_code.co_name in names:
+            return frame
+        frame, most = frame.f_back, most - 1
+    return None
 
 
 def is_inside(frame: FrameType) -> bool:

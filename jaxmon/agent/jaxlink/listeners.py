@@ -176,7 +176,7 @@ class _ListenerKind(NamedTuple):
 class Listeners:
     """
     An event and a duration listener and, since JAX 0.6, one of scalars. What hears an
-    event, by its name, is called three frames below the one that reports it: durations
+    event, by its name, is called two frames below the one that reports it: durations
     with JAX's name of the function, `None` up to 0.6.0.
     """
 
@@ -190,18 +190,15 @@ class Listeners:
     ) -> None:
         self._monitoring: Any = monitoring
         self._guard, self._off = guard, guard.off
-        self.events = events
-        self.durations = durations
-        self.scalars = scalars
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
         self._lock = RLock()
         self._kinds: tuple[_ListenerKind, ...] = ()
-        # One bound method each: they are looked up by equality and identity.
-        self._event = self._take_event
-        self._duration = self._take_duration
-        self._scalar = self._take_scalar
+        # One function each: they are looked up by equality and identity.
+        self._event = self._hears(events)
+        self._duration = self._hears(durations, "fun_name")
+        self._scalar = self._hears(scalars)
 
     def register(self) -> None:
         """Start listening; `AttributeError` if this JAX has no such functions."""
@@ -274,24 +271,20 @@ class Listeners:
                 if kind.listener in kind.registered():
                     kind.unregister(kind.listener)
 
-    def _take_event(self, event: str, **_: Any) -> None:
-        if (take := self.events.get(event)) is not None:
-            self._pass_on(take)
+    def _hears(
+        self, takes: Mapping[str, Callable[..., None]], *names: str
+    ) -> Callable[..., None]:
+        """Return a listener for what *takes* values, and details by these *names*."""
 
-    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        if (take := self.durations.get(event)) is not None:
-            self._pass_on(take, seconds, details.get("fun_name"))
+        def hear(event: str, *values: float, **details: Any) -> None:
+            take = takes.get(event)
+            if take is not None and self._registered and SITE not in self._off:
+                try:
+                    take(*values, *map(details.get, names))
+                except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                    self._guard.failed(SITE)
 
-    def _take_scalar(self, event: str, value: float, **_: Any) -> None:
-        if (take := self.scalars.get(event)) is not None:
-            self._pass_on(take, value)
-
-    def _pass_on(self, take: Callable[..., None], *given: Any) -> None:
-        if self._registered and SITE not in self._off:
-            try:
-                take(*given)
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
+        return hear
 
 
 class CallbackTimes:

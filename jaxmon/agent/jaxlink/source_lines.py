@@ -71,7 +71,7 @@ JIT_FILES = tuple(
 )
 """Ends of the paths of JAX's files that jit, and serve calls of what is jitted."""
 _BOUNDARY = "reraise_with_filtered_traceback"
-_MOST_MAKERS, _MAX_FRAMES = 20, 100
+_MAX_FRAMES = 100
 
 
 class ProgramLine(NamedTuple):
@@ -143,11 +143,13 @@ class SourceLineFinder:
 
     def that_jits(self, frame: FrameType | None) -> ProgramLine | None:
         """Return the line that has JAX's *frame* make a jitted object, unless JAX's."""
-        for at in stack_from(frame, _MOST_MAKERS):
-            code = at.f_code
+        while frame is not None:
+            code = frame.f_code
             makes = code.co_name in _MAKERS and code.co_filename.endswith(JIT_FILES)
             if not makes and code.co_name != _BOUNDARY:
-                return None if self.is_jax(code.co_filename) else self.that_calls(at)
+                is_jax = self.tier(code.co_filename) == sources.JAX
+                return None if is_jax else self.that_calls(frame)
+            frame = frame.f_back
         return None
 
     def that_calls(self, frame: FrameType) -> ProgramLine | None:
@@ -159,9 +161,9 @@ class SourceLineFinder:
             if tier < least:
                 nearest, least = above, tier
             above, steps = above.f_back, steps + 1
-        code = nearest.f_code
-        if self.is_jax(code.co_filename):
+        if least == sources.JAX:
             return None
+        code = nearest.f_code
         module = dict.get(nearest.f_globals, "__name__")
         return ProgramLine(
             code.co_filename,

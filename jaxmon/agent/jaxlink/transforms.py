@@ -220,14 +220,13 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
 
 def applied_at(frame: FrameType | None) -> FrameType | None:
     """Return the frame that applies what is compiled below, `None` if ahead of time."""
-    for at in stack_from(frame):
-        if at.f_code.co_name == _IMPLEMENTATION:
-            return at
-        file = at.f_code.co_filename
+    while frame is not None and frame.f_code.co_name != _IMPLEMENTATION:
+        file = frame.f_code.co_filename
         # In 0.4.35, JAX measures in a context manager.
         if INSIDE not in file and file != contextlib.__file__:
             return None
-    return None
+        frame = frame.f_back
+    return frame
 
 
 def _transformed(

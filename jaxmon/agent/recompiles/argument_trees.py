@@ -65,6 +65,8 @@ class Argument(NamedTuple):
 def names_of(parameters: Parameters, count: int) -> list[str]:
     """Return the names of the first *count* positional arguments: ``x``, ``y[1]``."""
     found = list(parameters.positional[:count])
+    if len(found) == count:
+        return found
     # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
     numbers = range(first, first + count - len(found))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from jaxmon.agent.context import Context, Jit, Options
 from jaxmon.agent.functions import Function
@@ -31,7 +31,6 @@ from jaxmon.agent.recompiles.signatures import Signature, SignatureBuilder
 
 
 _Found = TypeVar("_Found")
-_Default = TypeVar("_Default")
 _IN_MESSAGE = 5
 _MAX_NAMES = 1_000
 
@@ -94,10 +93,8 @@ class CauseFinder:
         signature = None if call is None else self._signature(call)
         created = None
         if not (function.internal or (history is not None and history.compiled)):
-            created = self._contained(
-                lambda: self._new(jitted, self._registry.jit_of(jitted.key), signature),
-                None,
-            )
+            jit = self._registry.jit_of(jitted.key)
+            created = self._contained(self._new, jitted, jit, signature)
         pending = self._compare((history, created, signature, None), frame)
         if call is not None and not function.internal:
             options: Options = () if signature is None else signature.options
@@ -108,23 +105,21 @@ class CauseFinder:
 
     def transformed(self, frame: FrameType) -> Transformed | None:
         """Return the transformed function whose program *frame* has compiled."""
-        return self._contained(lambda: transformed_at(frame), None)
+        return self._contained(transformed_at, frame)
 
-    def _contained(
-        self, work: Callable[[], _Found], otherwise: _Default
-    ) -> _Found | _Default:
+    def _contained(self, work: Callable[..., _Found], *given: Any) -> _Found | None:
         """Return what *work* does; if it fails, the compile itself still counts."""
         try:
-            return work()
+            return work(*given)
         except Exception:  # noqa: BLE001 - contained
             self._guard.failed(self._site)
-            return otherwise
+            return None
 
     def owner_of(self, found: Transformed) -> Function | None:
         """Return the function whose program is compiled outside of its call."""
         transformed = self._transformations.named(found)
         if transformed is None:
-            transformed = self._contained(lambda: self._never_compiled(found), None)
+            transformed = self._contained(self._never_compiled, found)
         return None if transformed is None else transformed.function
 
     def _never_compiled(self, found: Transformed) -> TransformedFunction | None:
@@ -142,14 +137,11 @@ class CauseFinder:
         """Return why *found* is compiled, by *frame*, `None` if that is not known."""
         if function.internal or not self._guard.on(self._site):
             return None
-        transformed = self._contained(
-            lambda: self._transformed_function(function, found), None
-        )
+        transformed = self._contained(self._transformed_function, function, found)
         if transformed is None:
             return None
-        operands = self._contained(
-            lambda: self._signatures.operands(found.operands, found.avals), None
-        )
+        given = found.operands, found.avals
+        operands = self._contained(self._signatures.operands, *given)
         if operands is None:
             return None
         program = found.kind, found.structure
@@ -202,9 +194,7 @@ class CauseFinder:
     def _place(self, created: Created | None, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
         jit = None if created is None else created.jit
-        line = self._contained(
-            lambda: self._lines.that_calls(frame) if jit is None else jit.line, None
-        )
+        line = jit.line if jit else self._contained(self._lines.that_calls, frame)
         return "" if line is None else line.place
 
     def record(
@@ -247,14 +237,17 @@ class CauseFinder:
         return pending
 
     def _cause(self, compared: Compared) -> Cause | None:
-        unknown = Cause("unknown", ())
-        return self._contained(lambda: self._histories.of(*compared), unknown)
+        try:
+            return self._histories.of(*compared)
+        except Exception:  # noqa: BLE001 - contained
+            self._guard.failed(self._site)
+            return Cause("unknown", ())
 
     def _signature(self, call: JitCall) -> Signature | None:
         """Return the signature of *call*, if known; its leaves are read, too."""
         if self._site in self._guard.off:
             return None
-        return self._contained(lambda: self._signatures.of(call), None)
+        return self._contained(self._signatures.of, call)
 
 
 def message(cause: Cause) -> str:

@@ -140,11 +140,10 @@ class Recreations:
 
     def add(self, new: Created, number: int, signature: Signature | None) -> None:
         """Record that *new* was compiled, at *number*, in place of what it replaces."""
-        replaced = self.replaced_by(new)
         if new.key not in self._lines and len(self._lines) >= _MAX_LINES:
             self._lines.pop(next(iter(self._lines)), None)
         earlier = self._lines.setdefault(new.key, [])
-        if replaced in earlier:
+        if earlier and (replaced := self.replaced_by(new)) in earlier:
             earlier.remove(replaced)
         for former in earlier:  # large ones take as much as all the rest
             former.signature = None

@@ -15,7 +15,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
@@ -70,6 +70,10 @@ class PartlyCompared(NamedTuple):
     value: Value
 
 
+_hidden_of, _is_whole = attrgetter("value.hidden"), attrgetter("value.whole")
+_shape_of = attrgetter("shape")
+
+
 @dataclass(slots=True, eq=False)
 class Signature:
     """
@@ -106,9 +110,9 @@ class Signature:
 
     def __post_init__(self) -> None:
         leaves, operands, beyond = self.leaves, self.operands, self.beyond
-        self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
-        self.whole = all([partly.value.whole for partly in beyond])
-        self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
+        self.hidden = hash(tuple(map(_hidden_of, beyond)))
+        self.whole = all(map(_is_whole, beyond))
+        self.shapes = hash(tuple(map(_shape_of, leaves + operands)))
         called = self.arguments, leaves, self.static, self.options, self.context
         self.call = hash(called)
         self.digest = hash((self.call, operands)) if operands else self.call

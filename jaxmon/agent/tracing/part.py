@@ -97,12 +97,9 @@ class TraceMistakes(Part):
             return
         self._seen[id(code)] = code
         static = static_arguments(jitted.key)
-        kept = entry._replace(
-            function=weakref.ref(entry.function),
-            holder=_reference(entry.holder),
-            traced=entry.traced and static is not None,
-        )
-        self._unread.append(_Unread(function.name, kept, static or ()))
+        kept = weakref.ref(entry.function), _reference(entry.holder), entry.given
+        read = TracedFunction(*kept, entry.traced and static is not None)
+        self._unread.append(_Unread(function.name, read, static or ()))
         if not self._is_queued:
             self._is_queued = self._worker.submit(self._read_affordable)
 

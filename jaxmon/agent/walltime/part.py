@@ -422,9 +422,9 @@ def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
 def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
     """Return the calls of the user's functions so far; what is only traced has none."""
     return {
-        f.name: CallCount(f.objects.calls + f.other_missed.value, f.missed)
+        f.name: CallCount(f.objects.calls + f.other_missed.value, missed)
         for f in table
-        if f.missed and not f.internal
+        if not f.internal and (missed := f.missed)
     }
 
 

@@ -243,6 +243,8 @@ class SignatureRecorder:
             else self._traced(next(traced), next(nodes), leaves)
             for number, argument in enumerate(call.args)
         ]
+        if not call.kwargs:
+            return f"[[{','.join(args)}],{{}}]"
         data = named.node_data()
         kwargs = {
             str(name): self._traced(child, next(nodes), leaves)
