@@ -327,6 +327,7 @@ class Program(Fact):
         selected: branches that it computes in vain, if it does.
         whole: arrays that each device holds whole, though it need not.
         resharded: arguments that it divides otherwise than they are.
+        duplicated: whether all its devices compute the same, and exchange nothing.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -353,6 +354,7 @@ class Program(Fact):
     selected: Selected | None = None
     whole: WholeArrays | None = None
     resharded: Resharded | None = None
+    duplicated: bool = False
     copied: Copied = Copied()
 
 

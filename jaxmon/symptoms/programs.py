@@ -246,6 +246,34 @@ def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
+    observed = snapshot.process.observed_seconds
+    for function in snapshot.users:
+        program, took = function.program, min(function.device_seconds, observed)
+        # An update without products of matrices may be as it is in data parallelism.
+        if not (program.duplicated and program.devices and program.model_flops):
+            continue
+        where = snapshot.time.period.calls(function.name)
+        won = took * (1 - 1 / program.devices)
+        worth = snapshot.limits.time_worth_estimated * observed
+        if won < worth or (function.calls or 0) <= 1:
+            continue
+        yield Finding(
+            "duplicated",
+            function.name,
+            f"Each of {program.devices} devices computes all of {function.name}"
+            f"{where and f', called at {where}'}: its arguments and results are whole "
+            "on each, and none gets anything from another. That is about "
+            f"{duration(took)}, {share_of_time(took, observed)}; divided, up to about "
+            f"{duration(won)} less.",
+            (),
+            "If an argument is a batch, divide it in jax.device_put or in_shardings, "
+            'for example by NamedSharding(mesh, PartitionSpec("data")) along an axis '
+            '"data" of the mesh: each device then computes its part.',
+            where=where,
+        )
+
+
 SYMPTOMS = (
     Symptom(
         *("first_call", "F8", "A first call may loop without end.", HINT, first_call),
@@ -271,6 +299,11 @@ SYMPTOMS = (
     Symptom(
         *("resharded", "", "Each call exchanges arguments among devices.", HINT),
         *(_resharded, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing=LINES,
+    ),
+    Symptom(
+        *("duplicated", "", "All devices compute the same.", HINT),
+        *(_duplicated, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing=LINES,
     ),
 )

@@ -61,7 +61,7 @@ _MOST_UNREAD = 4096
 # Equations of programs that may contain an unrolled loop.
 _LARGE = 300
 # Facts that a new program replaces.
-_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded")
+_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded", "duplicated")
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -392,6 +392,7 @@ class Programs(Part):
             if is_latest:
                 record.fingerprint, record.shapes = text.fingerprint, text.shapes
                 record.exchanges = text.exchanges
+                record.contents |= {"duplicated": True} if text.duplicated else {}
                 record.double |= text.double
                 accessed = figures.get("accessed_bytes")
                 self._copies.note(function, text.copies, executable, accessed)
