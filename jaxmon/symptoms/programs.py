@@ -18,9 +18,10 @@ from jaxmon.host.formats.layout import (
     size,
     times,
 )
+from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.stalls import is_long
-from jaxmon.symptoms.symptom import HINT, LINES, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom
 
 
 _MOST_NAMED = 3
@@ -274,6 +275,22 @@ def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if (found := function.program.zeroed) is None or (function.calls or 0) <= 1:
+            continue
+        where = f" at {found.where}" if found.where else ""
+        yield Finding(
+            "zeroed",
+            function.name,
+            f"{function.name} multiplies by 0{where} what it adds to "
+            f"{_named(found.outputs)}: they stay as they are, or become NaN.",
+            (),
+            "With a learning rate of 0, nothing is learned: look at where it is set.",
+            where=found.where,
+        )
+
+
 SYMPTOMS = (
     Symptom(
         *("first_call", "F8", "A first call may loop without end.", HINT, first_call),
@@ -300,6 +317,11 @@ SYMPTOMS = (
         *("resharded", "", "Each call exchanges arguments among devices.", HINT),
         *(_resharded, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing=LINES,
+    ),
+    Symptom(
+        *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
+        severity=TICKET,
+        missing="only the program shows it",
     ),
     Symptom(
         *("duplicated", "", "All devices compute the same.", HINT),

@@ -143,9 +143,9 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     kinds = _IN_JAX | {"blocked"} if late else _IN_JAX
     served = sum(of.count for route in snapshot.requests for of in route.finished)
     ratio = period.seconds / max(snapshot.process.observed_seconds, period.seconds)
-    each = period.event_loops("python") / max(served * ratio, 1)
+    mean = period.event_loops("python") / max(served * ratio, 1)
     # What is short for each request, and adds up, is the fault of no line.
-    if late and each >= limits.slow_requests_by:
+    if late and mean >= limits.slow_requests_by:
         kinds |= {"python"}
     held = [
         of

@@ -100,6 +100,20 @@ def test_what_all_devices_compute_alike(program, changes, is_found):
     assert [of.verdict for of in got] == [verdict] * is_found
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_updates_of_zero(calls):
+    """From the second call on: a program that is only compiled is none."""
+    content = {"outputs": ["params['w']", "params['b']"], "where": "a.py:7"}
+    found = findings(functions=function(program={"zeroed": content}, calls=calls))
+
+    got = [of.verdict for of in found if of.topic == "zeroed"]
+    verdict = (
+        "train.step multiplies by 0 at a.py:7 what it adds to params['w'], "
+        "params['b']: they stay as they are, or become NaN."
+    )
+    assert got == [verdict] * (calls - 1)
+
+
 STATE = {
     "cause": "state",
     "arrays": ["mu['w']", "mu['v']", "nu['w']", "nu['v']"],
