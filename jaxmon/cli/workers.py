@@ -112,9 +112,9 @@ class AgentProcess:
 
 def directory_of(run_dir: Path | None, *, past: bool = False) -> Path:
     """
-    Return the run directory to read: the one that was given, or this user's; if nothing
-    runs there or has just failed, nor for the *past* has left a record there, the only
-    other one with agents, and the command then says so once.
+    Return the run directory to read: the one that was given, or this user's. If nothing
+    runs there or has just failed, it is the only other one with agents, and the command
+    says so once. For the *past*, a record that is left there counts, too.
     """
     context = click.get_current_context(silent=True)
     directory = run_dir or rundir.locate()

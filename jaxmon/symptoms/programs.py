@@ -107,8 +107,8 @@ def first_call(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{duration(now.seconds)}{where}. It loops until a condition is met, "
                 f"at {loop}: if that is never met, it does not end.",
                 (),
-                "jax.debug.print in the body shows whether it gets on. If it may not "
-                "end, count the passes in what it carries, and bound them.",
+                "jax.debug.print in the body shows whether it makes progress. If it "
+                "may not end, count the passes in what it carries, and bound them.",
                 where=now.place,
             )
 
@@ -237,7 +237,7 @@ def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "resharded",
             function.name,
-            f"Each call of {function.name} divides {_named(found.arrays)} anew at "
+            f"Each call of {function.name} reshards {_named(found.arrays)} at "
             f"{found.where}, from {parts} parts into {needed}, since {why}: for that, "
             f"each device gets {size(found.bytes)} from others.",
             (),
