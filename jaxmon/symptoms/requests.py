@@ -48,7 +48,7 @@ from jaxmon.symptoms.symptom import (
 
 REQUESTS = (
     "The program's log has the tracebacks, also if a web framework turned an exception "
-    "into a 500. It has none of a response that the program raises (HTTPException)."
+    "into a 500. Responses that a program raises, such as HTTPException, have none."
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
