@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.cli.findings import facts
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, directory_of, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
-from jaxmon.host import disclosure, rundir
+from jaxmon.host import disclosure
 from jaxmon.host.formats.layout import clean
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.http.urls import Secrets
@@ -186,7 +186,7 @@ def collect(
 
 def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
     """Add and return, by slot, the records of ended processes without a successor."""
-    found = endings.ends(run_dir or rundir.locate())
+    found = endings.ends(directory_of(run_dir))
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
     return found

@@ -81,7 +81,8 @@ def command(
     """
     from jaxmon.cli import archive as agents
     from jaxmon.cli.archive import Archive, host_facts
-    from jaxmon.host import disclosure, rundir
+    from jaxmon.cli.workers import directory_of
+    from jaxmon.host import disclosure
 
     taken = time.time()
     host = platform.node() or "host"
@@ -99,7 +100,7 @@ def command(
     ends = agents.add_ends(archive, run_dir)
     crashes = agents.crashes(ends)
     _add_sidecar(archive, sidecar)
-    disks = [run_dir or rundir.locate(), Path.cwd()]
+    disks = [directory_of(run_dir), Path.cwd()]
     archive.add_json("host.json", host_facts(disks))
     alerts = None
     if prometheus_url is not None:

@@ -65,8 +65,8 @@ def command(
     """
     Show what compiled programs are made of, by line of source.
 
-    Listed are the loaded programs of a running process with what their compiles took;
-    then, for one function, the lines that its latest program comes from: equations as
+    Listed are the loaded programs of a running process with what their compiles took.
+    Then, for one function, the lines that its latest program comes from: equations as
     JAX traced them, instructions of XLA, FLOPs of products and convolutions, bytes
     written, copied and exchanged, on one device per call, and who asked for exchanges.
     HOLDS is, at most, what is in memory of a line when the program holds most. If the

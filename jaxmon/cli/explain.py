@@ -113,8 +113,7 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
 
 def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     from jaxmon.cli import findings
-    from jaxmon.cli.workers import candidates, ends_beside, pick
-    from jaxmon.host import rundir
+    from jaxmon.cli.workers import candidates, directory_of, ends_beside, pick
     from jaxmon.host.formats.durations import seconds
     from jaxmon.host.formats.layout import wrapped
     from jaxmon.screens.text import explanation
@@ -123,7 +122,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     width, others = output.report_width(), ""
     workers = candidates(None, run_dir) if everyone or worker is None else []
     if workers:
-        first, others = ends_beside(workers, run_dir or rundir.locate())
+        first, others = ends_beside(workers, directory_of(run_dir))
         for sentence in first:
             _paint(
                 findings.Painted(line, findings.BROKEN)

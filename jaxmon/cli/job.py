@@ -24,6 +24,7 @@ from jaxmon.cli.options import (
 )
 from jaxmon.cli.sidecars import SIDECARS, Sidecars
 from jaxmon.errors import CommandError
+from jaxmon.host import rundir
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 
@@ -82,7 +83,7 @@ def why(
       jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
       jaxmon job why --file-sd targets/train.json --stacks
     """
-    limits = limits_of(None)
+    limits = limits_of(None if sidecars.local else rundir.locate())
     if after is not None:
         limits = limits.replaced(rank_stuck_after=durations.text(after))
     while True:
@@ -119,17 +120,17 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
       jaxmon job post-mortem --targets host-1:9467,host-2:9467
       jaxmon job post-mortem --file-sd targets/train.json --json
     """
-    from jaxmon.cli.workers import ends
-    from jaxmon.host import rundir
+    from jaxmon.cli.workers import directory_of, ends
     from jaxmon.host.formats.layout import wrapped
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
 
-    found = examine(sidecars.ask(timed=True), limits_of(None))
+    directory = directory_of(None, past=True) if sidecars.local else rundir.locate()
+    found = examine(sidecars.ask(timed=True), limits_of(directory))
     alone = sidecars.local and not found.jobs
-    just, earlier = ends(rundir.locate()) if alone else ([], [])
+    just, earlier = ends(directory) if alone else ([], [])
     ended = [*just, *earlier]
-    recorded = ends(rundir.locate(), stopped=True) if alone else ([], [])
+    recorded = ends(directory, stopped=True) if alone else ([], [])
     if as_json:
         output.document(document(found))
     elif any(recorded):

@@ -310,9 +310,10 @@ def from_file(path: Path) -> Limits:
 
 def limits_of(run_dir: Path | None) -> Limits:
     """Return the command's limits, else those of its run directory; on its thread."""
+    from jaxmon.cli.workers import directory_of
     from jaxmon.limits import shared
 
-    return chosen() or shared.current(run_dir)
+    return chosen() or shared.current(directory_of(run_dir))
 
 
 def chosen() -> Limits | None:

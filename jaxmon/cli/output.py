@@ -23,6 +23,9 @@ from jaxmon.host.formats.layout import clean, shortened
 from jaxmon.host.http.urls import Secrets
 
 
+RUN_DIR = "jaxmon.run_dir"
+"""In the command's context: the directory that it reads in place of the user's own."""
+
 _SECRETS = "jaxmon.secrets"
 # Anything shorter is not a secret, and occurs in ordinary words.
 _LEAST_SECRET = 8
@@ -103,6 +106,9 @@ def document(data: Any) -> None:
     """Print *data* as JSON, in ASCII."""
     import json
 
+    context = click.get_current_context(silent=True)
+    if context is not None and RUN_DIR in context.meta and isinstance(data, Mapping):
+        data = {**data, "run_dir": str(context.meta[RUN_DIR])}
     text = json.dumps(_redacted(data), indent=2)
     # The one control character that JSON does not escape.
     _echo(text.replace("\x7f", "\\u007f"))

@@ -108,16 +108,17 @@ def command(
       jaxmon ps --json | jq '.processes[] | select(.state != "running")'
     """
     from jaxmon.cli.host import Sidecar
-    from jaxmon.cli.workers import nothing_runs
+    from jaxmon.cli.workers import directory_of, nothing_runs
     from jaxmon.host import rundir
 
     if url is not None and ended:
         msg = "--ended reads the run directory, and --url a sidecar; omit one"
         raise click.UsageError(msg)
-    directory = run_dir or rundir.locate()
     if url is not None:
+        directory = run_dir or rundir.locate()
         summary, processes = Sidecar(access.session("sidecar", url), url).processes()
     else:
+        directory = directory_of(run_dir, past=ended)
         summary, processes = _read(directory, seconds)
     finished = _finished(directory, processes) if ended else {}
     if as_json:

@@ -21,8 +21,8 @@ TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 GRAFANA_HELP = f"""
 \b
 The token of a service account with the Editor role is read from
-{TOKEN_VARIABLE} or from --token-file, never from the command line, which
-other users can see. Proxies are taken from HTTPS_PROXY and NO_PROXY and are
+{TOKEN_VARIABLE} or from --token-file. Other users can see the command line:
+it has no token. Proxies are taken from HTTPS_PROXY and NO_PROXY and are
 contacted over plain HTTP.
 """
 

@@ -197,13 +197,13 @@ class Sidecars:
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
         Return what the sidecars report, or why not, within one timeout, in their order;
-        without any, what the agents of this host do, in this user's run directory.
+        without any, what the agents of this host do.
         If *timed*, each is asked twice: the first response may wait for processes that
         hang; the time of the second is known well. Raises `CommandError`: a target is
         invalid.
         """
         if self.local:
-            return [_of_this_host(stacks=stacks)]
+            return [_of_this_host(stacks=stacks, past=timed)]
         from concurrent.futures import ThreadPoolExecutor
 
         from jaxmon.facts.host import JobHost
@@ -286,12 +286,12 @@ class Sidecars:
 SIDECARS = collected(Sidecars)
 
 
-def _of_this_host(*, stacks: bool) -> JobHost:
+def _of_this_host(*, stacks: bool, past: bool) -> JobHost:
+    from jaxmon.cli.workers import directory_of
     from jaxmon.facts.host import host
-    from jaxmon.host import rundir
     from jaxmon_exporter.ranks import Ranks
 
-    ranks = Ranks(rundir.locate(), list[BaseException]().append)
+    ranks = Ranks(directory_of(None, past=past), list[BaseException]().append)
     try:
         return host("this host", ranks.read(stacks=stacks)).replace(asked=time.time())
     finally:

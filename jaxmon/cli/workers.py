@@ -12,6 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import click
+
 from jaxmon.cli import output
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
@@ -108,11 +110,37 @@ class AgentProcess:
             raise CommandError(msg) from error
 
 
+def directory_of(run_dir: Path | None, *, past: bool = False) -> Path:
+    """
+    Return the run directory to read: the one that was given, or this user's. If nothing
+    runs there or has just failed, it is the only other one with agents, and the command
+    says so once. For the *past*, a record that is left there counts, too.
+    """
+    context = click.get_current_context(silent=True)
+    directory = run_dir or rundir.locate()
+    if context is None or run_dir or os.environ.get("JAXMON_RUN_DIR"):
+        return directory
+    if (found := context.meta.get(output.RUN_DIR)) is None:
+        others = rundir.listening(os.getuid())
+        if len(others) != 1 or directory.absolute() in others:
+            return directory
+        (found,) = others
+        recorded = endings.ends(directory) if past else ends(directory)[0]
+        if recorded or _without_agent(directory):
+            return directory
+        if not (rundir.is_private(found) and rundir.sockets(found)):
+            return directory
+        context.meta[output.RUN_DIR] = found
+        reads = f"reading {found}, your only other directory with agents"
+        output.line(f"No agent is in {directory}: {reads}.", err=True)
+    return Path(found)
+
+
 def running(
     run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
 ) -> list[AgentProcess]:
     """Return the processes with an agent, by number. Raises `CommandError`."""
-    directory = run_dir or rundir.locate()
+    directory = directory_of(run_dir)
     try:
         sockets = rundir.sockets(directory)
     except OSError as error:
@@ -147,7 +175,7 @@ def neighbours_of(
     if not is_worth_comparing(snapshot):
         return []
     try:
-        sockets = rundir.sockets(run_dir or rundir.locate())
+        sockets = rundir.sockets(directory_of(run_dir))
     except OSError:  # gone since
         return []
     sockets.pop(worker.number, None)
@@ -184,7 +212,7 @@ def pick(
         )
     elif chosen:
         msg = f"{choice!r} may be any of these; give one by its number or pid:"
-    elif any(ended := ends(run_dir or rundir.locate(), choice, stopped=True)):
+    elif any(ended := ends(directory_of(run_dir), choice, stopped=True)):
         msg = f"{choice!r} does not run any more:"
         raise CommandError(msg, details=[*ended[0], *ended[1]], exit_code=2)
     else:
@@ -197,7 +225,7 @@ def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
     # Only a caller who asks for a hung process waits for it.
     only = _slot(choice, run_dir)
     workers = (only and running(run_dir, only=only)) or running(run_dir)
-    directory = run_dir or rundir.locate()
+    directory = directory_of(run_dir)
     if not workers and wait_for_start(directory):
         workers = running(run_dir)
     if not workers:
@@ -361,7 +389,7 @@ def _slot(choice: str | None, run_dir: Path | None) -> str | None:
     if choice is None or not (choice.isascii() and choice.isdigit()):
         return None
     with suppress(OSError):  # `running` says why
-        sockets = rundir.sockets(run_dir or rundir.locate())
+        sockets = rundir.sockets(directory_of(run_dir))
         if choice in sockets:
             return choice
         for slot, path in sockets.items():

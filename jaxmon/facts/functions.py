@@ -20,10 +20,7 @@ _LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
 
 
 class Spread(Fact):
-    """
-    Quantiles of so many times, in seconds: the lower quartile, the median, and what
-    nine of ten do not exceed.
-    """
+    """Lower quartile, median, and 90th percentile of so many times, in seconds."""
 
     count: int = 0
     low: float = 0.0
@@ -138,14 +135,14 @@ class Output(Fact):
 
 class Frozen(Fact):
     """
-    A state that a function returns, and that does not change any more.
+    A state that a function returns, and that does not change, or not any more.
 
     Attributes:
-        outputs: where what is read of it is in what the function returns.
+        outputs: where what is read of it is in what the function returns, or arguments.
         call: number of the first call that returned it so, and *calls*, those since.
         samples: those of them in which it was read.
         counts: integers among the outputs that count what is not finite, by name.
-        where: the line of the program that guards its updates, if it is known.
+        where: the line of the program that guards its updates, or makes them zero.
     """
 
     outputs: tuple[str, ...] = ()
@@ -157,10 +154,7 @@ class Frozen(Fact):
 
 
 class Numerics(Fact):
-    """
-    Values read from a function's outputs, its programs in float64, and its state if
-    that is *frozen*.
-    """
+    """Values read from outputs, programs in float64, and the state if *frozen*."""
 
     values: int = 0
     nonfinite: int = 0
@@ -293,9 +287,9 @@ class WholeArrays(Fact):
 
 class Resharded(Fact):
     """
-    Arguments that each call divides anew: *arrays* in *parts* for each dimension, of
-    which *where* needs what is *needed*, as another is divided (*like*), or as its
-    *operation* goes along a dimension; *bytes* are what each device gets.
+    Arguments that each call divides anew: *arrays* in *parts* for each dimension, where
+    what is *needed* is the division of *like*, or another one since its *operation*
+    goes along a dimension; *bytes* are what each device gets.
     """
 
     arrays: tuple[str, ...] = ()
@@ -318,14 +312,16 @@ class Program(Fact):
         devices: number of devices it runs on, of all processes.
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
-        double: whether one multiplies matrices of float64, which *double_at* enables;
-            *promoted_at* makes the first array of it, though no argument has any.
+        double: whether one has a matrix product or convolution of float64, which
+            *double_at* enables; *promoted_at* makes the first array of it.
         unrolled: the loop that is most of it, if one is.
         folded: what it computes of constants, if it does.
         captured: arrays that it takes from around the function, if they are large.
         selected: branches that it computes in vain, if it does.
         whole: arrays that each device holds whole, though it need not.
         resharded: arguments that it divides otherwise than they are.
+        duplicated: whether all its devices compute the same, and exchange nothing.
+        zeroed: arguments that it returns plus products with 0, and others with none.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -354,6 +350,8 @@ class Program(Fact):
     selected: Selected | None = None
     whole: WholeArrays | None = None
     resharded: Resharded | None = None
+    duplicated: bool = False
+    zeroed: Frozen | None = None
     copied: Copied = Copied()
 
 

@@ -96,6 +96,16 @@ def listening(uid: int, *, table: Path = Path("/proc/net/unix")) -> dict[Path, i
     return listened
 
 
+def is_private(directory: Path) -> bool:
+    """Return whether *directory* is this user's, no link, and closed to all others."""
+    with contextlib.suppress(OSError):
+        status = directory.lstat()
+        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        return is_own and not is_open
+    return False
+
+
 def of_others(uid: int) -> dict[Path, int | None]:
     """
     Return the run directories of users other than *uid* where this module puts them,

@@ -79,8 +79,8 @@ class ProcessLimits:
     )
     recompile_slow = duration(
         "5s",
-        "Time of recompiles of a function for one cause that is much, from the first "
-        "on, if one before would have done, or a size is odd; also time_worth, ...",
+        "How long recompiles of a function for one cause take if few are a finding: "
+        "one before would have done, or a size is odd. Also time_worth, ...",
     )
     recompile_noticed = duration("1s", "... if they take as long as this.")
     recompile_few = count(
@@ -246,8 +246,8 @@ class ProcessLimits:
     )
     rank_stuck_after = duration(
         "30s",
-        "How long a process of a job may let the others wait in a collective; at "
-        "least 10s, and no less than rank_stuck_times as long as is usual.",
+        "How long a process of a job may let the others wait in a collective: at "
+        "least 10s, and rank_stuck_times what is usual.",
     )
     rank_stuck_times = count(
         3, "How many times as long as is usual a process of a job must let others wait."

@@ -45,7 +45,7 @@ _MARK = (
     "jaxmon.grpc."
 )
 _MARK_LOOP = "Mark the loop to have its steps watched: jaxmon.steps(loader)."
-_OF_USERS, _OF_TRAINING = "Are users all right?", "Is the training getting on?"
+_OF_USERS, _OF_TRAINING = "Are users all right?", "Is the training making progress?"
 
 
 class Onsets:

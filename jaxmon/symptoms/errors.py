@@ -380,8 +380,8 @@ def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
         f"jax.profiler was started or stopped {times(count)} at {most.place}, which "
         f"took {duration(took)}, {share_of_time(took, observed)}.",
         (),
-        "Profile a few steps or requests when there is a question, not each of them; "
-        "a clock around a call that waits for its result measures latency.",
+        "Profile a few steps or requests when there is a question, not each. To "
+        "measure latency, read a clock before a call and once its result is ready.",
         where=most.place,
         seconds=took,
     )

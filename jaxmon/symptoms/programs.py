@@ -18,9 +18,10 @@ from jaxmon.host.formats.layout import (
     size,
     times,
 )
+from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.stalls import is_long
-from jaxmon.symptoms.symptom import HINT, LINES, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom
 
 
 _MOST_NAMED = 3
@@ -106,8 +107,8 @@ def first_call(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{duration(now.seconds)}{where}. It loops until a condition is met, "
                 f"at {loop}: if that is never met, it does not end.",
                 (),
-                "jax.debug.print in the body shows whether it gets on. If it may not "
-                "end, count the passes in what it carries, and bound them.",
+                "jax.debug.print in the body shows whether it makes progress. If it "
+                "may not end, count the passes in what it carries, and bound them.",
                 where=now.place,
             )
 
@@ -261,12 +262,56 @@ def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "resharded",
             function.name,
-            f"Each call of {function.name} divides {_named(found.arrays)} anew at "
+            f"Each call of {function.name} reshards {_named(found.arrays)} at "
             f"{found.where}, from {parts} parts into {needed}, since {why}: for that, "
             f"each device gets {size(found.bytes)} from others.",
             (),
             f"{advice}: in jax.device_put, or out_shardings. This function then "
             "exchanges less; if another one needs them as they are, that may have to.",
+            where=found.where,
+        )
+
+
+def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
+    observed = snapshot.process.observed_seconds
+    for function in snapshot.users:
+        program, took = function.program, min(function.device_seconds, observed)
+        # An update without products of matrices may be as it is in data parallelism.
+        if not (program.duplicated and program.devices and program.model_flops):
+            continue
+        where = snapshot.time.period.calls(function.name)
+        won = took * (1 - 1 / program.devices)
+        worth = snapshot.limits.time_worth_estimated * observed
+        if won < worth or (function.calls or 0) <= 1:
+            continue
+        yield Finding(
+            "duplicated",
+            function.name,
+            f"Each of {program.devices} devices computes all of {function.name}"
+            f"{where and f', called at {where}'}: its arguments and results are whole "
+            "on each, and none gets anything from another. That is about "
+            f"{duration(took)}, {share_of_time(took, observed)}; divided, up to about "
+            f"{duration(won)} less.",
+            (),
+            "If an argument is a batch, divide it in jax.device_put or in_shardings, "
+            'for example by NamedSharding(mesh, PartitionSpec("data")) along an axis '
+            '"data" of the mesh: each device then computes its part.',
+            where=where,
+        )
+
+
+def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if (found := function.program.zeroed) is None or (function.calls or 0) <= 1:
+            continue
+        where = f" at {found.where}" if found.where else ""
+        yield Finding(
+            "zeroed",
+            function.name,
+            f"{function.name} multiplies by 0{where} what it adds to "
+            f"{_named(found.outputs)}: they stay as they are, or become NaN.",
+            (),
+            "With a learning rate of 0, nothing is learned: look at where it is set.",
             where=found.where,
         )
 
@@ -297,6 +342,16 @@ SYMPTOMS = (
     Symptom(
         *("resharded", "", "Each call exchanges arguments among devices.", HINT),
         *(_resharded, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing=LINES,
+    ),
+    Symptom(
+        *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
+        severity=TICKET,
+        missing="only the program shows it",
+    ),
+    Symptom(
+        *("duplicated", "", "All devices compute the same.", HINT),
+        *(_duplicated, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing=LINES,
     ),
 )

@@ -62,8 +62,8 @@ WHAT_TO_DO = {
     "`with` block.",
     "options": "Jit the function once, with one set of options, and keep the result.",
     "new_function": "Create the jitted function, lambda or partial once, outside the "
-    "loop or method that calls it, and pass it what it captures or binds and what "
-    "changes as arguments: it would keep the values of its first call.",
+    "loop or method that calls it. Pass what it captures and what changes as "
+    "arguments: it would keep the values of its first call.",
     "evicted": (
         "Do not call jax.clear_caches() while the program runs; keep a reference to "
         "the jitted function to keep its programs."

@@ -47,8 +47,8 @@ from jaxmon.symptoms.symptom import (
 
 
 REQUESTS = (
-    "The program's log has the tracebacks, also where a web framework made a 500 of an "
-    "exception; not of what the program raises as a response, such as HTTPException."
+    "The program's log has the tracebacks, also if a web framework turned an exception "
+    "into a 500. Responses that a program raises, such as HTTPException, have none."
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""

@@ -47,8 +47,8 @@ _ON_RESTORING = (
 )
 _IN_VAIN = (
     f"Stop the restarts while you look for the cause. {_SEE} If attempts end at the "
-    "same step, skip its batch or restore an earlier checkpoint; if they end before "
-    "their first, the checkpoint may be damaged; if they end at another step each "
+    "same step, skip its batch or restore an earlier checkpoint. If they end before "
+    "their first step, the checkpoint may be damaged. If they end at another step each "
     "time, save more often."
 )
 _IN_ORDER = (

@@ -141,7 +141,17 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         and time.turn_seconds >= limits.slow_requests_by
     )
     kinds = _IN_JAX | {"blocked"} if late else _IN_JAX
-    held = [of for of in period.places if of.event_loop and of.state in kinds]
+    served = sum(of.count for route in snapshot.requests for of in route.finished)
+    ratio = period.seconds / max(snapshot.process.observed_seconds, period.seconds)
+    mean = period.event_loops("python") / max(served * ratio, 1)
+    # What is short for each request, and adds up, is the fault of no line.
+    if late and mean >= limits.slow_requests_by:
+        kinds |= {"python"}
+    held = [
+        of
+        for of in period.places
+        if of.event_loop and of.state in kinds and (of.place or of.state != "python")
+    ]
     for place in held:
         lines[place.place] = lines.get(place.place, 0.0) + place.seconds
     took = sum(lines.values())
@@ -149,6 +159,10 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         return
     most = max(lines, key=lines.__getitem__)
     in_jax = all(place.state in _IN_JAX for place in held)
+    there = {place.state for place in held if place.place == most}
+    also = ", or await a client that is asynchronous" * ("blocked" in there)
+    if "python" in there:
+        also = "; or in another process, since threads take turns in running Python"
     long = took >= limits.left_share * period.seconds
     evidence = [of.verdict for of in _left(snapshot)] if long or late else []
     if late:
@@ -164,7 +178,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         tuple(evidence),
         "Until the line returns, the server responds to no request, not even a health "
         "check. Do that in another thread, as with await asyncio.to_thread(predict, x)"
-        f"{'' if in_jax else ', or await a client that is asynchronous'}.",
+        f"{also}.",
         where=most,
         # As a part of the whole observed time.
         seconds=took / period.seconds * snapshot.process.observed_seconds,

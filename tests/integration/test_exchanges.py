@@ -70,6 +70,15 @@ def test_only_what_could_be_spared_is_found(ran: Any) -> None:
         assert spared >= size - SMALL
 
 
+def test_which_programs_all_devices_compute_alike(ran: Any) -> None:
+    """
+    Those whose arguments are whole on each, as a batch that is not divided; not those
+    that divide arguments or results, or go by the number of the device.
+    """
+    names = {"whole_batch", "forgotten", "with_key", "alike_by_hand"}
+    assert set(ran["duplicated"]) == names
+
+
 def test_collectives_are_those_of_the_program(ran: Any) -> None:
     """Their bytes are those of a plain reading of the HLO, and all have a kind."""
     for name, size in ran["received"].items():

@@ -276,6 +276,52 @@ def test_how_a_program_ended_is_the_first_line(
         assert examined.code == 1
 
 
+def test_the_only_other_directory_with_agents_is_read(
+    tmp_path: Path, host: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Said once, and in JSON. Not among several, not one that others can open, not in
+    place of a directory that was given, in which a process has failed or, for what asks
+    about the past, has left a record.
+    """
+    own, other = tmp_path / "jaxmon", host["run_dir"]
+    environ = {"JAXMON_RUN_DIR": "", "XDG_RUNTIME_DIR": str(tmp_path)}
+    found = {other: 2}
+    monkeypatch.setattr(rundir, "listening", lambda _: found)
+
+    def run(words: str, **more: str) -> Result:
+        done = CliRunner().invoke(main, words.split(), env=environ | more)
+        return Result(done.exit_code, done.stdout, done.stderr)
+
+    said = f"reading {other}, your only other directory with agents."
+    every = ("ps", "ps --json", "explain 0", "explain 0 --json", "job why --json")
+    for words in (*every, "job post-mortem", f"bundle --out {tmp_path}/b.tgz"):
+        done = run(words)
+        assert done.err.count(said) == 1, words
+        assert str(own) in done.err
+        if words.endswith("--json"):
+            assert json.loads(done.out)["run_dir"] == str(other)
+    given = [run("ps", JAXMON_RUN_DIR=str(own)), run(f"ps --run-dir {own}")]
+    other.chmod(0o750)
+    given.append(run("ps"))
+    other.chmod(0o700)
+    found[tmp_path] = 1
+    given.append(run("ps"))
+    del found[tmp_path]
+    own.mkdir()
+    for slot, (how, words) in enumerate(
+        [(FINISHED, "job post-mortem"), (CRASHED, "ps")]
+    ):
+        assert said in run("ps").err
+        end = EndWriter(own / f"agent-{slot}.end", 0o600)
+        end.begin()
+        end.run("train")
+        end.end(how)
+        end.abandon()
+        given.append(run(words))
+    assert [said in done.err for done in given] == [False] * 6
+
+
 def test_a_program_that_is_starting_is_waited_for(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

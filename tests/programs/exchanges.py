@@ -165,10 +165,42 @@ def spectrum(signal: Any) -> Any:
     return jnp.abs(jnp.fft.fft(signal, axis=1)).max(axis=0)
 
 
+def by_number(whole: Any) -> Any:
+    return whole * jax.lax.axis_index("d")
+
+
+def result_divided(scores: Any) -> Any:
+    return scores @ scores.T
+
+
 def unchecked() -> dict[str, bool]:
     """Return the option of `shard_map` that lets it return what it cannot infer."""
     names = inspect.signature(shard_map).parameters
     return {"check_vma" if "check_vma" in names else "check_rep": False}
+
+
+def duplicated() -> dict[str, tuple[Any, list[Any]]]:
+    """Return what all devices compute, since its batch is whole on each."""
+
+    def alike_by_hand(x: Any) -> Any:
+        return jnp.tanh(x @ x.T)
+
+    spec = PartitionSpec()
+    manual = shard_map(
+        alike_by_hand, mesh=MESH, in_specs=spec, out_specs=spec, **unchecked()
+    )
+    forgotten, (params, batch, wanted) = trained("forgotten", WHOLE, WHOLE, WHOLE)
+
+    def with_key(params: Any, key: Any, unused: Any) -> Any:
+        del unused
+        return params * jax.random.bernoulli(key, 0.5, params.shape) @ params.T
+
+    return {
+        "whole_batch": trained("whole_batch", WHOLE, WHOLE, WHOLE),
+        "forgotten": (forgotten, [params, *map(np.asarray, (batch, wanted))]),
+        "with_key": (jax.jit(with_key), [array(WHOLE), jax.random.key(0), 1.0]),
+        "alike_by_hand": (jax.jit(manual), [array(WHOLE)]),
+    }
 
 
 def healthy() -> dict[str, tuple[Any, list[Any]]]:
@@ -178,6 +210,12 @@ def healthy() -> dict[str, tuple[Any, list[Any]]]:
         by_hand, mesh=MESH, in_specs=spec, out_specs=PartitionSpec(), **unchecked()
     )
     both = (sharding(WHOLE), sharding(ROWS))
+    numbered = shard_map(
+        by_number,
+        mesh=MESH,
+        in_specs=PartitionSpec(),
+        out_specs=PartitionSpec("d"),
+    )
     return {
         "data_parallel": trained("data_parallel", WHOLE, WHOLE, ROWS),
         "fully_sharded": trained("fully_sharded", ROWS, ROWS, ROWS),
@@ -198,6 +236,11 @@ def healthy() -> dict[str, tuple[Any, list[Any]]]:
         "joined": (jax.jit(joined), [array(ROWS), array(ROWS)]),
         "standardized": (jax.jit(standardized), [array(ROWS), array(ROWS)]),
         "rearranged": (jax.jit(rearranged), [array(ROWS)]),
+        "by_number": (jax.jit(numbered), [array(WHOLE)]),
+        "result_divided": (
+            jax.jit(result_divided, out_shardings=sharding(ROWS)),
+            [array(WHOLE)],
+        ),
         # Some releases of XLA do this on whole arrays, however they are divided.
         "spectrum": (jax.jit(spectrum), [array(COLUMNS)]),
     }
@@ -205,7 +248,7 @@ def healthy() -> dict[str, tuple[Any, list[Any]]]:
 
 def programs() -> dict[str, tuple[Any, list[Any]]]:
     """Return jitted functions, and their arguments, by name."""
-    found = healthy()
+    found = healthy() | duplicated()
     for name, (function, taken, mended, returned) in FAULTS.items():
         for twin, specs, result in (
             (name, taken, returned[:1]),
@@ -254,6 +297,7 @@ def main() -> None:
     facts = {of.name.rpartition(".")[2]: of.program for of in snapshot.users}
     document = {
         "devices": {name: of.devices for name, of in facts.items()},
+        "duplicated": [name for name, of in facts.items() if of.duplicated],
         "divided_anew": [name for name, of in facts.items() if of.resharded],
         "findings": [encoded(as_fact(of)) for of in findings],
         "received": {name: received(text) for name, text in texts.items()},

@@ -207,7 +207,7 @@ def test_the_question_is_the_one_that_is_answered() -> None:
     neutral = "Is everything all right?"
     assert status().answer.question == status(script).answer.question == neutral
     trainer.steps(60, 1.0)
-    training = "Is the training getting on?"
+    training = "Is the training making progress?"
     assert status(script, trainer).answer.question == training
     service.requests(60)
     users = "Are users all right?"

@@ -205,7 +205,7 @@ def test_arguments_that_each_call_exchanges(content, changes, is_found):
     }[content.get("operation", "")]
     names = "b['w'], b['v'], c['w'] and 1 other" if content is MIXED else "x"
     verdict = (
-        f"Each call of train.step divides {names} anew at a.py:7, from 1x8 parts into "
+        f"Each call of train.step reshards {names} at a.py:7, from 1x8 parts into "
         f"8x1, since {why}: for that, each device gets 2 GiB from others."
     )
     assert [of.verdict for of in got] == [verdict] * is_found

@@ -95,6 +95,51 @@ def test_branches_that_are_all_computed(branches, ratio, number, is_found):
         )
 
 
+@pytest.mark.parametrize(
+    ("program", "changes", "is_found"),
+    [
+        ({}, {}, True),
+        ({"duplicated": False}, {}, False),
+        # An update of parameters in data parallelism, say.
+        ({"model_flops": 0.0}, {}, False),
+        ({"model_flops": None}, {}, False),
+        ({"devices": None}, {}, False),
+        ({}, {"samples": {"execution_mean": 0.01, "samples": 9}}, False),
+        ({}, {"calls": 1}, False),
+    ],
+)
+def test_what_all_devices_compute_alike(program, changes, is_found):
+    """If dividing it may win much of the time."""
+    given = {
+        "program": {"duplicated": True, "devices": 4, "model_flops": 1e9, **program},
+        "samples": {"execution_mean": 0.02, "samples": 9},
+        **changes,
+    }
+    got = [
+        of for of in findings(functions=function(**given)) if of.topic == "duplicated"
+    ]
+    verdict = (
+        "Each of 4 devices computes all of train.step: its arguments and results are "
+        "whole on each, and none gets anything from another. That is about 3 min, 30 % "
+        "of 10 min; divided, up to about 2 min 15 s less."
+    )
+    assert [of.verdict for of in got] == [verdict] * is_found
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_updates_of_zero(calls):
+    """From the second call on: a program that is only compiled is none."""
+    content = {"outputs": ["params['w']", "params['b']"], "where": "a.py:7"}
+    found = findings(functions=function(program={"zeroed": content}, calls=calls))
+
+    got = [of.verdict for of in found if of.topic == "zeroed"]
+    verdict = (
+        "train.step multiplies by 0 at a.py:7 what it adds to params['w'], "
+        "params['b']: they stay as they are, or become NaN."
+    )
+    assert got == [verdict] * (calls - 1)
+
+
 STATE = {
     "cause": "state",
     "arrays": ["mu['w']", "mu['v']", "nu['w']", "nu['v']"],

@@ -284,6 +284,34 @@ def test_requests_that_wait_for_a_blocked_loop_are_not_all_right(
         assert only.evidence[0].startswith(waited)
 
 
+def test_a_handler_that_computes_in_python_keeps_the_event_loop() -> None:
+    """If requests wait, and each takes long there, at a line of the program."""
+
+    def topics(waits: float, served: int = 300, **place: Any) -> list[Finding]:
+        one = {"place": "serve.py:9", "state": "python", "event_loop": True, **place}
+        period = {
+            "seconds": 100.0,
+            "looks": 1_000,
+            "places": [{**one, "seconds": 75.0}],
+        }
+        period["states"] = {"python": {"seconds": 75.0, "error_seconds": 1.0}}
+        time = {"since_start": period, "turns": 20, "turn_seconds": waits}
+        counts = {"outcome": "success", "count": 6 * served}
+        found = findings(time=time, requests={"predict": {"finished": [counts]}})
+        return [of for of in found if of.topic in {"event_loop", "host"}]
+
+    (only,) = topics(0.3)
+    assert (only.topic, only.where, only.severity) == (
+        "event_loop",
+        "serve.py:9",
+        "ticket",
+    )
+    assert "or in another process" in only.action
+    healthy = topics(0.02), topics(0.3, 1600), topics(0.3, event_loop=False)
+    for of in (*healthy, topics(0.3, place="")):
+        assert [finding.topic for finding in of] == ["host"]
+
+
 @pytest.mark.parametrize(
     ("left", "seconds", "topics"),
     [

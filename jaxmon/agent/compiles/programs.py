@@ -27,7 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole
+from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole, zeroed
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
@@ -61,7 +61,7 @@ _MOST_UNREAD = 4096
 # Equations of programs that may contain an unrolled loop.
 _LARGE = 300
 # Facts that a new program replaces.
-_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded")
+_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded", "duplicated", "zeroed")
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -288,6 +288,7 @@ class Programs(Part):
     ) -> Iterator[tuple[str, Any]]:
         """Yield what the latest program of *function* contains, by name of the fact."""
         yield "selected", selected(jaxpr, self._lines)
+        yield "zeroed", zeroed(jaxpr, self._lines)
         if record.promotes:
             yield "promoted_at", executables.promoted_at(jaxpr, self._lines)
         if record.shapes:
@@ -398,6 +399,7 @@ class Programs(Part):
             if is_latest:
                 record.fingerprint, record.shapes = text.fingerprint, text.shapes
                 record.exchanges = text.exchanges
+                record.contents |= {"duplicated": True} if text.duplicated else {}
                 record.double |= text.double
                 record.promotes |= text.promotes
                 accessed = figures.get("accessed_bytes")

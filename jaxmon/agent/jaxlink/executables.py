@@ -163,6 +163,24 @@ def exchanges(text: str) -> Iterator[Exchange]:
                 at = text.find(mark, at + 1)
 
 
+# By these, what a device computes may differ from what others do, or need them.
+_DIFFERENCES = (
+    *("all-", "collective-", "partition-id", "replica-id", "reduce-scatter"),
+    *("send(", "recv(", "infeed(", "callback"),
+)
+
+
+def is_duplicated(text: str) -> bool:
+    """Return whether all devices compute the same by the HLO *text* of a module."""
+    head, _, entry = text.partition("\nENTRY ")
+    given = entry.count(" parameter(")
+    is_one = ", replica_count=" not in head.partition("\n")[0]
+    is_whole = (
+        0 < given == len(re.findall(r" parameter\(\d+\), sharding={replicated}", entry))
+    )
+    return is_one and is_whole and not any(of in text for of in _DIFFERENCES)
+
+
 def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
     """
     Return the line where *jaxpr* calls a jitted function that donates its arguments:

@@ -55,19 +55,20 @@ def command(
     from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.cli.top.state import Reader
     from jaxmon.cli.top.terminal import Terminal
-    from jaxmon.cli.workers import hints
-    from jaxmon.host import rundir
+    from jaxmon.cli.workers import directory_of, hints
 
-    directory = run_dir or rundir.locate()
-    source: HostSource = Sockets(directory)
+    source: HostSource
     if url is not None:
         source = Sidecar(access.session("sidecar", url), url)
+    else:
+        run_dir = directory_of(run_dir)
+        source = Sockets(run_dir)
     terminal = Terminal()
     reader = Reader(
         HostReader(source, chosen()),
         terminal.wake,
         every=every,
-        hints=tuple if url else partial(hints, directory),
+        hints=partial(hints, run_dir) if run_dir and not url else tuple,
     )
     name = platform.node() if url is None else url
     try:
