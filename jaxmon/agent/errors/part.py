@@ -114,13 +114,14 @@ class ErrorPart(Part):
 
         def take_deleted(at: HookPlaces) -> None:
             (owner, name), raises = patch_targets.deleted_array(jax)
-            deleted = patch_targets.DeletedArrayHook(
-                vars(owner)[name],
-                raises,
-                self.on_deleted,
-                guard=self._guard,
-                site="deleted_arrays",
-            )
+
+            def describe(shape: Any, frame: FrameType) -> None:
+                if frame.f_code is raises:
+                    message = f"Array has been deleted with shape={shape.str_short()}."
+                    self.on_deleted(message, frame.f_back or frame)
+
+            original, site = vars(owner)[name], "deleted_arrays"
+            deleted = patch_targets.Lookup(original, describe, self._guard, site)
             at.undo_by(deleted.detach)
             at.replace(owner, name, deleted)
 

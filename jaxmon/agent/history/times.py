@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
+from jaxmon.agent.versions import start_of
 from jaxmon.errors import ConfigFileError
 from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.host.files import bounded, whole
@@ -210,11 +211,7 @@ def _shortened(commit: str) -> str:
 
 
 def _start_of(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_BYTES).strip()
-    except OSError:
-        return ""
+    return start_of(path, _MOST_BYTES).strip()
 
 
 ENOUGH = 24
