@@ -53,7 +53,6 @@ from jaxmon.agent.walltime.tasks import (
     AWAKE,
     MOST_THREADS,
     GarbageCollections,
-    Holders,
     Task,
     Tasks,
     holder,
@@ -191,7 +190,7 @@ class Looks:
         self._timeline = timeline
         self._routes = routes
         self._tasks = Tasks()
-        self._holders = Holders()
+        self._holders = Tasks()
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
         self._looked = self.awake = self.fed = perf_counter()
@@ -314,7 +313,7 @@ class Looks:
 
     def begin(self) -> None:
         """Begin the pause before a look; a microsecond per thread."""
-        if self._holders.mark():
+        if any([used > AWAKE for used in self._holders.used().values()]):
             self.awake = perf_counter()
 
     def close(self) -> None:

@@ -270,7 +270,7 @@ class WallTimePart(Part):
         if pools and current is not None:
             # What has failed before may be of a pool that the program has no longer.
             failed = self._workers.failed(perf_counter(), current.since)
-        takes = any(map(_takes, mine["stack"]))
+        takes = _in_queue(mine, " in get")
         free = [row for row in others if takes and not row["needs_threads"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
@@ -292,9 +292,9 @@ class WallTimePart(Part):
         while.
         """
         still = perf_counter() - self._looks.awake >= _LONG
-        waits = [row for row in others if row["state"] == JOIN or _puts(row)]
-        full = [row for row in [mine, *others] if _puts(row)]
-        if not still or not full or not (mine["state"] == JOIN or _puts(mine)):
+        waits = [row for row in others if row["state"] == JOIN or _in_queue(row)]
+        full = list(filter(_in_queue, [mine, *others]))
+        if not still or not full or not (mine["state"] == JOIN or _in_queue(mine)):
             return ()
         # What sleeps elsewhere may be what takes from the only queue that is full.
         rests = _is_parked if len(full) == 1 else _may_sleep
@@ -392,16 +392,9 @@ class WallTimePart(Part):
         self._look_at_children()
 
 
-def _takes(line: str) -> bool:
-    """Return whether a *line* of a stack takes from a queue of this process."""
-    return line.endswith(" in get") and "/queue.py:" in line
-
-
-def _puts(row: dict[str, Any]) -> bool:
-    """Return whether a thread waits for room in a queue of this process."""
-    return any(
-        line.endswith(" in put") and "/queue.py:" in line for line in row["stack"]
-    )
+def _in_queue(row: dict[str, Any], how: str = " in put") -> bool:
+    """Return whether a thread waits in a queue of this process: for room."""
+    return any(line.endswith(how) and "/queue.py:" in line for line in row["stack"])
 
 
 def _is_parked(row: dict[str, Any]) -> bool:
