@@ -28,21 +28,10 @@ from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.errors.helpers import HelperFailures
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
-from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink import failures, frames
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.jaxlink.frames import (
-    Jitted,
-    asks_for_memory,
-    call_in,
-    calls_back_inline,
-    is_below_boundary,
-    is_below_call,
-    is_our_own,
-    is_outside,
-    is_wait,
-    jitted_at,
-)
+from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
 from jaxmon.agent.part import Part
@@ -203,12 +192,12 @@ class ErrorPart(Part):
         if error is None or error.__traceback__ is None or not self._clean():
             return
         below = error.__traceback__.tb_next
-        call = call_in(below)
+        call = frames.call_in(below)
         if call is None:
             self.record_uncaught(error, frame=frame.f_back)
             return
         direct = below is not None and call is below.tb_frame
-        jitted = jitted_at(call, above=frame.f_back if direct else None)
+        jitted = frames.jitted_at(call, above=frame.f_back if direct else None)
         if jitted is None:
             return
         if direct and jitted.call:
@@ -216,7 +205,7 @@ class ErrorPart(Part):
         function = self._function_of(jitted)
         # JAX's NaN check re-runs a function operation by operation: the error belongs
         # to the function, which it leaves next.
-        if not (function.internal and is_below_call(frame.f_back)):
+        if not (function.internal and frames.is_below_call(frame.f_back)):
             self.record_from_call(function, error, frame.f_back)
 
     def on_error_created(self, error: BaseException, frame: FrameType | None) -> None:
@@ -228,20 +217,21 @@ class ErrorPart(Part):
         apart, only those count that the program meets next. If an API boundary of JAX
         is on the stack, the error is recorded there, where more is known.
         """
-        if is_our_own(frame) or is_below_boundary(frame):
+        if frames.is_our_own(frame) or frames.is_below_boundary(frame):
             return
         if failures.kind_of(error) != "oom" and not (
-            is_wait(frame) or (is_outside(frame) and failures.is_of_a_program(error))
+            frames.is_wait(frame)
+            or (frames.is_outside(frame) and failures.is_of_a_program(error))
         ):
             return
-        stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
+        stage: Stage = "dispatch" if frames.asks_for_memory(frame) else "wait"
         # A wrong location is worse than none.
         late = failures.is_created_late(error)
         self.record_uncaught(error, stage=stage, frame=None if late else frame)
 
     def on_deleted(self, message: str, frame: FrameType) -> None:
         """Observe that *frame* is about to read a deleted array; JAX says *message*."""
-        if not is_our_own(frame) and not is_below_boundary(frame):
+        if not frames.is_our_own(frame) and not frames.is_below_boundary(frame):
             error = RuntimeError(message)
             function = self._context.table.named(UNKNOWN)
             self._take(function, error, "wait", frame)
@@ -296,7 +286,7 @@ class ErrorPart(Part):
         where it leaves JAX, or where the program waits.
         """
         self._thread.failed = False
-        if is_below_boundary(frame) or not calls_back_inline(frame):
+        if frames.is_below_boundary(frame) or not frames.calls_back_inline(frame):
             return
         error = sys.exception()
         text = f"INTERNAL: {message}: {type(error).__name__}"
@@ -391,9 +381,9 @@ class ErrorPart(Part):
         """Return the innermost line of user code that *error* passed or came from."""
         where: str | None = None
         with self._contained():
-            frames = raised(error, most=_MAX_FRAMES)
-            frames += stack_of(above, most=_MAX_FRAMES - len(frames))
-            site = self._sites.of(frames)
+            stack = raised(error, most=_MAX_FRAMES)
+            stack += stack_of(above, most=_MAX_FRAMES - len(stack))
+            site = self._sites.of(stack)
             where = f"{display_path(site.file)}:{site.line}" if site.file else None
         return where  # noqa: RET504 - the block may end early
 

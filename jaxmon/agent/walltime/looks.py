@@ -48,18 +48,9 @@ from jaxmon.agent.jaxlink.other_threads import (
     waits_for_lock,
 )
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
+from jaxmon.agent.walltime import tasks
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
-from jaxmon.agent.walltime.tasks import (
-    AWAKE,
-    MOST_THREADS,
-    GarbageCollections,
-    Task,
-    Tasks,
-    holder,
-    is_still,
-    other_threads,
-    started_by_others,
-)
+from jaxmon.agent.walltime.tasks import Task, Tasks
 from jaxmon.agent.walltime.time_by_call import LatestCalls, LineProgress
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import IDLE_SECONDS
@@ -195,7 +186,7 @@ class Looks:
         self._main = main_ident()
         self._looked = self.awake = self.fed = perf_counter()
         self.progress = LineProgress(calls)
-        self.garbage = GarbageCollections(reader.finder, sites.threads)
+        self.garbage = tasks.GarbageCollections(reader.finder, sites.threads)
 
     def look(self, due: float, late: float) -> None:
         """
@@ -252,7 +243,7 @@ class Looks:
         """Return what drives the device, if *seen* waits for it, and all that do."""
         if seen.doing.state != JOIN:
             return seen, found
-        others = self._read(partial(other_threads, seen.thread), late)
+        others = self._read(partial(tasks.other_threads, seen.thread), late)
         driving = [other for other in others if other.doing.drives]
         seen = max(driving, key=_rank, default=seen)
         # It waits for threads that wait for work, as those of a server do.
@@ -313,7 +304,7 @@ class Looks:
 
     def begin(self) -> None:
         """Begin the pause before a look; a microsecond per thread."""
-        if any([used > AWAKE for used in self._holders.used().values()]):
+        if any([used > tasks.AWAKE for used in self._holders.used().values()]):
             self.awake = perf_counter()
 
     def close(self) -> None:
@@ -328,9 +319,9 @@ class Looks:
         calling = [
             ident
             for ident, number in self._sites.threads.copy().items()
-            if ident in idents and not is_ours(ident) and is_still(ident, number)
+            if ident in idents and not is_ours(ident) and tasks.is_still(ident, number)
         ]
-        return calling[-MOST_THREADS:] or [self._main]
+        return calling[-tasks.MOST_THREADS :] or [self._main]
 
     def _find(self, marked: Marked | None, late: float) -> list[_LookMemory]:
         found = self._read(partial(self._candidates, marked), late)
@@ -360,12 +351,14 @@ class Looks:
         interpreter since `begin`: for what it asked for, or for that thread.
         """
         used = self._holders.used()
-        had_it, task = holder(used), self._tasks.get(seen.thread)
+        had_it, task = tasks.holder(used), self._tasks.get(seen.thread)
         if had_it is None or had_it in {seen.thread, *self._sites.threads}:
             return seen
         waits = seen._replace(how=ThreadState.WAITING)
         # What waits for something else does not wake up.
-        asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < AWAKE
+        asleep = (
+            seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < tasks.AWAKE
+        )
         if asleep or seen.doing.state not in _NEEDS_PYTHON:
             return waits
         if task is None or task.computes():
@@ -401,7 +394,7 @@ class Looks:
         """
         if entry.state not in _FOR_DEVICE:
             return entry
-        for stack in read_stacks(started_by_others).values():
+        for stack in read_stacks(tasks.started_by_others).values():
             if calls_back(stack):
                 doing = self._reader.read(stack)
                 # Whether that thread runs is unknown; who delayed the look did.
@@ -431,7 +424,7 @@ class Looks:
         Return *entry* on the line of the thread that works while *waits* waits for an
         item of a queue; as it is if none does.
         """
-        others = self._read(partial(other_threads, waits), late)
+        others = self._read(partial(tasks.other_threads, waits), late)
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)

@@ -25,21 +25,10 @@ from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.walltime import tasks
+from jaxmon.agent.walltime import time_by_call as calls
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
-from jaxmon.agent.walltime.tasks import (
-    Starvation,
-    WorkerProcesses,
-    seconds_held,
-    times_slept,
-)
-from jaxmon.agent.walltime.time_by_call import (
-    CallCount,
-    CallPauses,
-    DeviceSeconds,
-    LatestCalls,
-    TimeByCallRows,
-)
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
@@ -108,24 +97,24 @@ class WallTimePart(Part):
         self._every = context.settings.time_interval
         self._ledger = TimeLedger()
         reader = ActivityReader(context.jax, context.sites)
-        self._latest_calls = LatestCalls(partial(_call_counts, context.table))
+        self._latest_calls = calls.LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
             self._ledger, reader, context.sites, timeline, routes, self._latest_calls
         )
         self._reader = reader
-        self._pauses = CallPauses(partial(_calls_together, context, spanning))
+        self._pauses = calls.CallPauses(partial(_calls_together, context, spanning))
         self._run_ahead = run_ahead
         self._failed_helpers = failed_helpers
         self._look_at_children = look_at_children
-        self._starvation = Starvation()
-        devices = DeviceSeconds(spanning)
+        self._starvation = tasks.Starvation()
+        devices = calls.DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
-        self._time_by_call = TimeByCallRows(devices)
+        self._time_by_call = calls.TimeByCallRows(devices)
         self._held = 0.0
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
-        self._workers = WorkerProcesses(_LONG)
+        self._workers = tasks.WorkerProcesses(_LONG)
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -346,17 +335,17 @@ class WallTimePart(Part):
             spread = shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             pause = _SOON if soon else every * spread
             self._looks.begin()
-            slept = times_slept()
+            slept = tasks.times_slept()
             soon_again, soon = soon, False
             if self._ended.wait(pause):
                 break
             # Once until it is due, and again for the interpreter.
-            slept = times_slept() - slept
+            slept = tasks.times_slept() - slept
             if os.getpid() != pid:  # nothing stops the thread of a forked child
                 break
             due = now + pause
             late = perf_counter() - due
-            self._held += seconds_held(late, pause, slept - 1)
+            self._held += tasks.seconds_held(late, pause, slept - 1)
             try:
                 self._looks.look(due, late if slept > 1 else 0.0)
                 self._follow()
@@ -412,10 +401,10 @@ def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
     )
 
 
-def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
+def _call_counts(table: FunctionTable) -> dict[str, calls.CallCount]:
     """Return the calls of the user's functions so far; what is only traced has none."""
     return {
-        f.name: CallCount(f.objects.calls + f.other_missed.value, f.missed)
+        f.name: calls.CallCount(f.objects.calls + f.other_missed.value, f.missed)
         for f in table
         if f.missed and not f.internal
     }
