@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import orbax
+from jaxmon.agent.jaxlink import orbax, other_threads
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
@@ -37,16 +37,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import (
-    Stack,
-    barrier,
-    calls_back,
-    locked,
-    needs_threads,
-    read_stacks,
-    repeatedly,
-    waits_for_lock,
-)
+from jaxmon.agent.jaxlink.other_threads import Stack
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime import tasks
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
@@ -84,7 +75,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
         threads[:] = [ident for ident in idents if not is_ours(ident)]
         return []
 
-    read_stacks(choose)
+    other_threads.read_stacks(choose)
     found = [
         {
             "name": "" if (thread := by_ident.get(ident)) is None else thread.name,
@@ -96,10 +87,10 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "state": (doing := reader.read(stack)).state,
             "place": line_text(doing.line),
             "function": doing.function,
-            "lock": waits_for_lock(stack),
-            "needs_threads": needs_threads(stack),
-            "barrier": barrier(stack),
-            "callback": calls_back(stack),
+            "lock": other_threads.waits_for_lock(stack),
+            "needs_threads": other_threads.needs_threads(stack),
+            "barrier": other_threads.barrier(stack),
+            "callback": other_threads.calls_back(stack),
             "activity": orbax.activity_of(stack),
             "stack": [
                 f"{line_text(line)} in {line.function}"
@@ -114,7 +105,9 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
 
 
 def _read(idents: list[int]) -> dict[int, Stack]:
-    return repeatedly(partial(read_stacks, lambda _: idents))
+    return other_threads.repeatedly(
+        partial(other_threads.read_stacks, lambda _: idents)
+    )
 
 
 def line_text(line: SourceLine) -> str:
@@ -263,8 +256,8 @@ class Looks:
         serving = self._routes.in_progress() if not few else ()
         if few or seen.doing.parked or seen.thread in {of.home for _, of in serving}:
             return seen.doing.divides
-        stack = read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
-        return bool(stack) and not waits_for_lock(stack)
+        stack = other_threads.read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
+        return bool(stack) and not other_threads.waits_for_lock(stack)
 
     def _add(
         self, entry: LookEntry, how: ThreadState, asked: float, due: float
@@ -335,14 +328,14 @@ class Looks:
         """Return the threads of requests that have waited for a lock for a while."""
         latest = perf_counter() - IDLE_SECONDS
         oldest = self._routes.oldest().values()
-        waits = locked({of.home for of in oldest if of.started <= latest})
+        waits = other_threads.locked({of.home for of in oldest if of.started <= latest})
         found = [self._of_thread(ident, at, late) for ident, at in waits.items()]
         return [of._replace(doing=of.doing._replace(state=BLOCKED)) for of in found]
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
     ) -> list[_LookMemory]:
-        stacks = read_stacks(choose)
+        stacks = other_threads.read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
 
     def _held_up(self, seen: _LookMemory) -> _LookMemory:
@@ -363,7 +356,7 @@ class Looks:
             return waits
         if task is None or task.computes():
             return seen
-        stack = read_stacks(lambda _: [had_it]).get(had_it)
+        stack = other_threads.read_stacks(lambda _: [had_it]).get(had_it)
         if not stack:
             return seen
         doing = self._reader.read(stack)._replace(state=GIL, function="")
@@ -394,8 +387,8 @@ class Looks:
         """
         if entry.state not in _FOR_DEVICE:
             return entry
-        for stack in read_stacks(tasks.started_by_others).values():
-            if calls_back(stack):
+        for stack in other_threads.read_stacks(tasks.started_by_others).values():
+            if other_threads.calls_back(stack):
                 doing = self._reader.read(stack)
                 # Whether that thread runs is unknown; who delayed the look did.
                 runs = doing.state == PYTHON and late > 0

@@ -13,14 +13,8 @@ from typing import Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import (
-    COMPILE,
-    IDLE,
-    ITEM,
-    JOIN,
-    PYTHON,
-    ActivityReader,
-)
+from jaxmon.agent.jaxlink import activity
+from jaxmon.agent.jaxlink.activity import JOIN
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
@@ -96,7 +90,7 @@ class WallTimePart(Part):
         self._routes = routes
         self._every = context.settings.time_interval
         self._ledger = TimeLedger()
-        reader = ActivityReader(context.jax, context.sites)
+        reader = activity.ActivityReader(context.jax, context.sites)
         self._latest_calls = calls.LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
             self._ledger, reader, context.sites, timeline, routes, self._latest_calls
@@ -202,8 +196,8 @@ class WallTimePart(Part):
         if current is not None:
             is_long = max(now.seconds, pause.age_seconds or 0.0) >= _LONG_FOR_OTHERS
             there = self._standing(current.thread) if is_long else {}
-            activity = now.activity or there.get("activity", "")
-            now = now.replace(**{**there, "activity": activity})
+            marked = now.activity or there.get("activity", "")
+            now = now.replace(**{**there, "activity": marked})
         rows = self._time_by_call.describe()
         return Rank(
             now=now,
@@ -374,7 +368,7 @@ class WallTimePart(Part):
             if waited >= _LONG and self._workers.worked(now):
                 self._looks.fed = now
             self._starvation.check(self._looks.task(current.thread), now)
-            if self._pauses.check(now, compiles=state == COMPILE):
+            if self._pauses.check(now, compiles=state == activity.COMPILE):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
         self._workers.look(now)
@@ -391,7 +385,7 @@ def _is_parked(row: dict[str, Any]) -> bool:
 
 
 def _may_sleep(row: dict[str, Any]) -> bool:
-    return row["state"] in {PYTHON, IDLE, ITEM, JOIN}
+    return row["state"] in {activity.PYTHON, activity.IDLE, activity.ITEM, JOIN}
 
 
 def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
