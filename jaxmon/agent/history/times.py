@@ -43,6 +43,11 @@ _MOST_FILES = 64
 _MOST_RUNS = 8
 _MOST_PROGRAMS = 200
 _DIGITS = 5
+# What an invalid file raises.
+_INVALID = (
+    *(AttributeError, ConfigFileError, LookupError, OverflowError, TypeError),
+    ValueError,
+)
 
 # Of a checkout.
 _DEEPEST = 16
@@ -91,14 +96,7 @@ def _runs(path: Path) -> list[PastRun]:
         return [_run(entry) for entry in document["runs"]]
     except json_text.NewerSchemaError:
         raise
-    except (
-        AttributeError,
-        ConfigFileError,
-        LookupError,
-        OverflowError,
-        TypeError,
-        ValueError,
-    ):
+    except _INVALID:
         return []
 
 

@@ -362,11 +362,7 @@ class FillingDetector:
         return False
 
     def add(
-        self,
-        profile: MemoryProfile,
-        rooms: Mapping[str, Room],
-        calls: int,
-        now: float,
+        self, profile: MemoryProfile, rooms: Mapping[str, Room], calls: int, now: float
     ) -> Mapping[str, Leak]:
         """Add a snapshot and return the leaks that leave only minutes, by device."""
         self._calls.append((now, calls))
