@@ -276,14 +276,13 @@ class Runtime:
         if directory is not None:
             from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
-            from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
             found: dict[str, Program] = {}
             if (programs := self.part(Programs)) is not None:
                 programs.finish(self._guard.deadline.portion())
                 found = programs.snapshot()
             baseline.write_at_end(
-                self.context, found, self.part(ExactTiming), directory
+                self.context, found, self.part(baseline.ExactTiming), directory
             )
 
     def flush(self, seconds: float) -> bool:
