@@ -105,7 +105,7 @@ class ErrorPart(Part):
 
             def describe(shape: Any, frame: FrameType) -> None:
                 if frame.f_code is raises:
-                    message = f"Array has been deleted with shape={shape.str_short()}."
+                    message = failures.deleted(shape)
                     self.on_deleted(message, frame.f_back or frame)
 
             original, site = vars(owner)[name], "deleted_arrays"
