@@ -23,6 +23,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.checks.determinism import DeterminismPart
     from jaxmon.agent.memory.profile import MemoryProfile
     from jaxmon.agent.runtime import Runtime
     from jaxmon.options import Options
@@ -61,6 +62,18 @@ class Agent:
     def socket(self) -> str | None:
         """Path of the Unix socket, `None` if there is none."""
         return None if self._runtime is None else self._runtime.serving.socket
+
+    @property
+    def determinism(self) -> DeterminismPart:
+        """Results of determinism and gradient checks."""
+        from jaxmon.agent.checks.determinism import DeterminismPart  # noqa: PLC0415
+
+        found = None if self._runtime is None else self._runtime.part(DeterminismPart)
+        if found is None:
+            from jaxmon.agent.context import context_of  # noqa: PLC0415
+
+            found = DeterminismPart(context_of(None, self.settings))
+        return found
 
     def refresh(self) -> None:
         """

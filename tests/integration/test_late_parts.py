@@ -113,9 +113,7 @@ ready = agent.url.replace("metrics", "-/ready")
 print(urllib.request.urlopen(ready).read(), loaded(*asked))
 monitoring.record_scalar("/jax/orbax/write/gbytes", 2.0)
 monitoring.record_event("/jax/orbax/write/start")
-from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.checks.determinism import DeterminismPart
-print(runtime_of(agent).part(DeterminismPart).name, loaded(*asked))
+print(agent.determinism.name, loaded(*asked))
 metrics = {one: n for f in agent.collect() for one, n in f.samples}
 print(metrics['jaxmon_checkpoint_failures_total{operation="save"}'], loaded(*asked))
 """

@@ -277,10 +277,10 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
     ],
     ids=["no variable", "setting", "disabled", "no exporter", "receiver is down"],
 )
-def test_what_turns_traces_on(python_script, environ, loaded):
+def test_what_turns_traces_on(preloaded_script, environ, loaded):
     """Only then is OpenTelemetry loaded."""
     without_metrics = {**environ, "JAXMON_OTLP": "false"}
-    assert python_script(SOURCE, env=without_metrics).ok().out == f"[] {loaded}\n"
+    assert preloaded_script(SOURCE, env=without_metrics).ok().out == f"[] {loaded}\n"
 
 
 def test_prometheus_stores_exemplars(own, stored):
