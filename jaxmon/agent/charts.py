@@ -18,11 +18,7 @@ from jaxmon.clocks import monotonic, perf_counter, wall_time
 from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.facts.marked import Series, Usual
 from jaxmon.facts.memory import Memory
-from jaxmon.host.resources.process import (
-    peak_resident_bytes,
-    resident_bytes,
-    scheduling,
-)
+from jaxmon.host.resources import process
 from jaxmon.indicators.figures import Indicators
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
@@ -233,7 +229,7 @@ class Charts(Part):
         self._work.append(perf_counter() - before)
 
     def _bytes(self) -> Iterator[tuple[str, float]]:
-        if (resident := resident_bytes()) is not None:
+        if (resident := process.resident_bytes()) is not None:
             yield "host_memory", resident
         for key in ("in_use", "live_bytes"):
             sizes = [getattr(device, key) for device in self._memory().devices]
@@ -247,11 +243,11 @@ class Charts(Part):
 
     def usual(self) -> Usual:
         """Return how times vary, and what the process had at most."""
-        scheduled = scheduling()
+        scheduled = process.scheduling()
         return Usual(
             steps=self._counters.steps.spreads(),
             requests=self._counters.requests.spreads(),
             work=spread_of(list(self._work)) or Spread(),
-            peak_resident_bytes=peak_resident_bytes(),
+            peak_resident_bytes=process.peak_resident_bytes(),
             waiting=None if scheduled is None else scheduled.waiting(),
         )

@@ -12,19 +12,8 @@ from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.facts.endings import (
-    COUNTS_AT,
-    MOST_STORED,
-    counted_age,
-    line_of,
-    now,
-    page_of,
-    read_pages,
-    records,
-    stored_counts,
-    write_lock,
-)
 from jaxmon.host import disclosure
 from jaxmon.host.files.descriptor import (
     FLAGS,
@@ -143,8 +132,8 @@ class EndWriter:
         # As in `jaxmon.host.files.descriptor`: others in the group may be next.
         with interrupts.expected(PermissionError):
             os.fchmod(descriptor, self._mode)
-        if status.st_size > COUNTS_AT + MOST_STORED:
-            os.ftruncate(descriptor, COUNTS_AT)
+        if status.st_size > endings.COUNTS_AT + endings.MOST_STORED:
+            os.ftruncate(descriptor, endings.COUNTS_AT)
 
     def _hold(self) -> None:
         """
@@ -154,14 +143,14 @@ class EndWriter:
         if self._locked or not self._file.opened:
             return
         with interrupts.expected(OSError, AttributeError):  # not on this system
-            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, write_lock())
+            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, endings.write_lock())
             self._locked = True
 
     def _succeed(self, since: ProcessEnd | None) -> None:
         """Write the first record of this process, after those that are there."""
         descriptor = self._file.fileno()
         try:
-            found = records(read_pages(descriptor))
+            found = endings.records(endings.read_pages(descriptor))
         except NewerSchemaError:  # of a later release that had the slot
             found = None
         previous = found[0] if found else None
@@ -171,7 +160,9 @@ class EndWriter:
                 # What a cleaner removed of the process before this one.
                 with interrupts.expected(OSError):
                     self._store(self.before.starts, self.continued)
-                    self._put(line_of(self.before), page_of(self.before))
+                    self._put(
+                        endings.line_of(self.before), endings.page_of(self.before)
+                    )
         elif found is None or previous is None:
             os.ftruncate(descriptor, 0)
             mine = ProcessEnd(starts=1)
@@ -182,12 +173,12 @@ class EndWriter:
             if same := previous.script == _script():
                 mine = mine.replace(failures=previous.failures_with(found[1]))
             again = previous.state == FINISHED and same
-            if since is None and again and counted_age(previous):
-                self.continued = stored_counts(descriptor, previous)
+            if since is None and again and endings.counted_age(previous):
+                self.continued = endings.stored_counts(descriptor, previous)
             if self.continued is not None:
                 mine = mine.replace(counted_since=previous.counted_since)
-            elif os.fstat(descriptor).st_size > COUNTS_AT:
-                os.ftruncate(descriptor, COUNTS_AT)
+            elif os.fstat(descriptor).st_size > endings.COUNTS_AT:
+                os.ftruncate(descriptor, endings.COUNTS_AT)
         self._write(_dated(mine.replace(pid=os.getpid(), script=_script())))
 
     def _store(self, starts: int, compressed: bytes) -> int:
@@ -196,21 +187,21 @@ class EndWriter:
         with self._file.through(self._path) as number:
             self._require_slot(number)
             # What was there is void from now on, whatever happens.
-            if os.fstat(number).st_size > COUNTS_AT:
-                os.ftruncate(number, COUNTS_AT)
+            if os.fstat(number).st_size > endings.COUNTS_AT:
+                os.ftruncate(number, endings.COUNTS_AT)
         space = os.statvfs(self._path.parent)
         free, size = space.f_bavail - len(raw) / space.f_frsize, space.f_blocks
-        if len(raw) > MOST_STORED:
+        if len(raw) > endings.MOST_STORED:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.fspath(self._path))
         if free < min(size / 2, _RESERVE / space.f_frsize):
             raise _full(self._path)
-        self._put(raw, COUNTS_AT)
+        self._put(raw, endings.COUNTS_AT)
         return len(raw)
 
     def _write(self, record: ProcessEnd) -> None:
         self._last = record
         try:
-            self._put(line_of(record), page_of(record))
+            self._put(endings.line_of(record), endings.page_of(record))
         except OSError as error:
             interrupts.pass_on(error)
             return
@@ -225,7 +216,7 @@ class EndWriter:
     def _require_slot(self, number: int) -> None:
         """Check that no other process has begun in the slot, if its file was closed."""
         if not self._file.is_ours:
-            found = records(read_pages(number))
+            found = endings.records(endings.read_pages(number))
             mine = self._last
             if found is None or mine is None or found[0].starts != mine.starts:
                 raise DescriptorLostError
@@ -247,5 +238,5 @@ def _full(path: Path) -> OSError:
 
 def _dated(record: ProcessEnd) -> ProcessEnd:
     """Return *record* as of now, unless it says when its process ended."""
-    boottime, wall = now().values()
+    boottime, wall = endings.now().values()
     return record if record.kind else record.replace(boottime=boottime, time=wall)

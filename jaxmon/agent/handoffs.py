@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.patches import variable
+from jaxmon.agent.jaxlink.patches import ALWAYS, Condition, LookedUp, Lookup, variable
 from jaxmon.agent.part import Part
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now
@@ -114,40 +114,8 @@ SITE = "handoffs"
 _OF_WORK_ITEM = "_jaxmon_work"
 
 
-Observe: TypeAlias = Callable[[Any, FrameType], None]
-_When: TypeAlias = Callable[[], object]
-Condition: TypeAlias = tuple[_When, _When, _When]
-
-_ALWAYS: Condition = (object, bool, bool)
 _NOTED: Condition = (count, bool, bool)
 _MAY_CARRY: Condition = (entered, work.current, count)
-
-
-class Lookup:
-    """
-    Replaces a method, and passes each lookup on an object to *observe*, with the frame
-    that looks it up, if one of three functions returns something: *when*, in C, as they
-    are called for each item of each queue.
-    """
-
-    def __init__(
-        self, original: Any, observe: Observe, when: Condition, guard: Guard
-    ) -> None:
-        self.active = True
-        self._first, self._second, self._third = when
-        self._original = original
-        self._observe = observe
-        self._guard = guard
-        self._off = guard.off
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if self._first() or self._second() or self._third():
-            try:
-                if instance is not None and self.active and SITE not in self._off:
-                    self._observe(instance, sys._getframe(1))  # noqa: SLF001 - of the queue
-            except Exception:  # noqa: BLE001 - contained: the user's call goes on
-                self._guard.failed(SITE)
-        return self._original.__get__(instance, owner)
 
 
 class Handoffs(Part):
@@ -200,7 +168,7 @@ class Handoffs(Part):
         if self._attach_loaded in self._routes.on_new:
             self._routes.on_new.remove(self._attach_loaded)
         for lookup in self._lookups:
-            lookup.active = False
+            lookup.detach()
 
     abandon = stop
 
@@ -224,15 +192,15 @@ class Handoffs(Part):
             owner = getattr(module, kind)
             self._replace(at, owner, "_put", on_put, _MAY_CARRY)
             self._replace(at, owner, "_get", _on_get("_queue", index, code), _NOTED)
-        self._replace(at, module.Queue, "get", _on_await, _ALWAYS)
+        self._replace(at, module.Queue, "get", _on_await, ALWAYS)
 
     def _take_pool(self, module: Any, at: HookPlaces) -> None:
         item = module._WorkItem  # noqa: SLF001 - no other place
         self._replace(at, item, "__init__", _on_submit, _MAY_CARRY)
-        self._replace(at, item, "run", _on_run, _ALWAYS)
+        self._replace(at, item, "run", _on_run, ALWAYS)
 
     def _take_future(self, module: Any, at: HookPlaces) -> None:
-        self._replace(at, module.Future, "set_exception", self._on_failure, _ALWAYS)
+        self._replace(at, module.Future, "set_exception", self._on_failure, ALWAYS)
 
     def _on_failure(self, future: Any, frame: FrameType) -> None:
         _, error, traceback = sys.exc_info()
@@ -241,9 +209,9 @@ class Handoffs(Part):
             self._failed(future, error)
 
     def _replace(
-        self, at: HookPlaces, owner: type, name: str, observe: Observe, when: Condition
+        self, at: HookPlaces, owner: type, name: str, observe: LookedUp, when: Condition
     ) -> None:
-        lookup = Lookup(vars(owner)[name], observe, when, self._guard)
+        lookup = Lookup(vars(owner)[name], observe, self._guard, SITE, when)
         self._lookups.append(lookup)
         at.replace(owner, name, lookup)
 

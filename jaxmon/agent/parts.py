@@ -148,7 +148,7 @@ ROWS: tuple[PartRow, ...] = (
         late=("executed", "timer"),
     ),
     PartRow(
-        *("timing", "sampling.exact:ExactTiming"),
+        *("timing", "reports.baseline:ExactTiming"),
         enabled=lambda wanted: wanted.calls and wanted.figures_dir is not None,
     ),
     PartRow(

@@ -118,7 +118,11 @@ class Runtime:
             began=self._started[1],
         )
         self.running = False
-        self._reports = self._final_reports(settings)
+        self._reports: FinalReports | None = None
+        if settings.report or settings.summary_dir is not None:
+            from jaxmon.agent.reports.exit_reports import FinalReports  # noqa: PLC0415
+
+            self._reports = FinalReports(settings)
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of class *kind*, `None` if disabled by settings."""
@@ -214,6 +218,7 @@ class Runtime:
 
     def _end(self) -> None:
         self.running = False
+        pushers = [] if self._pusher is None else [self._pusher]
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
                 *(
@@ -228,27 +233,15 @@ class Runtime:
                 self.hooks.detach,
                 self._markers.stop,
                 functools.partial(atexit.unregister, self._exit),
-                *(() if self._pusher is None else (self._stop_pusher,)),
+                *[functools.partial(of.stop, self._guard.deadline) for of in pushers],
                 *(part.send for part in self.parts),
             )
             for step in todo:
                 steps.callback(self._do, step)
 
-    def _stop_pusher(self) -> None:
-        if self._pusher is not None:
-            self._pusher.stop(self._guard.deadline)
-
     def _do(self, step: Callable[[], None]) -> None:  # the others are done as well
         with self._guard.contained("stop", stays_on=True):
             step()
-
-    @staticmethod
-    def _final_reports(settings: Settings) -> FinalReports | None:
-        if not settings.report and settings.summary_dir is None:
-            return None
-        from jaxmon.agent.reports.exit_reports import FinalReports  # noqa: PLC0415
-
-        return FinalReports(settings)
 
     def _exit(self) -> None:
         """
@@ -283,14 +276,13 @@ class Runtime:
         if directory is not None:
             from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
-            from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
             found: dict[str, Program] = {}
             if (programs := self.part(Programs)) is not None:
                 programs.finish(self._guard.deadline.portion())
                 found = programs.snapshot()
             baseline.write_at_end(
-                self.context, found, self.part(ExactTiming), directory
+                self.context, found, self.part(baseline.ExactTiming), directory
             )
 
     def flush(self, seconds: float) -> bool:

@@ -11,16 +11,11 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink import transfer_hooks
 from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CallbackTimes
 from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
-from jaxmon.agent.jaxlink.transfer_hooks import (
-    Loss,
-    TransferHooks,
-    loss_of,
-    trusted_view,
-)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
@@ -65,7 +60,7 @@ class HeldArrays:
 
     def __init__(self) -> None:
         self.samples = self.nbytes = 0
-        self.loss: Loss | None = None
+        self.loss: transfer_hooks.Loss | None = None
         self._seen: frozenset[tuple[int, int, int]] = frozenset()
 
     def add(self, arrays: Sequence[Any], *, narrow: bool) -> None:
@@ -76,7 +71,7 @@ class HeldArrays:
         self.nbytes = sum([nbytes for _, nbytes, _ in self._seen])
         self.samples += 1
         if narrow and self.samples <= _LOOKS and self.loss is None:
-            self.loss = next(filter(None, map(loss_of, arrays)), None)
+            self.loss = next(filter(None, map(transfer_hooks.loss_of, arrays)), None)
 
 
 def _identity(array: Any) -> tuple[int, int, int]:
@@ -96,7 +91,7 @@ class TransferPart(Part):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._crossings: TransferHooks | None = None
+        self._crossings: transfer_hooks.TransferHooks | None = None
         self._methods: list[MethodPatch] = []
         self._sites: dict[int, TransferSite] = {}
         self._arguments: dict[Function, int] = {}
@@ -119,7 +114,9 @@ class TransferPart(Part):
     def _take(self, at: HookPlaces) -> None:
         context = self._context
         guard, sites, observers = context.guard, context.sites, context.observers
-        crossings = TransferHooks(context.jax, guard, self._fold, sites, observers)
+        crossings = transfer_hooks.TransferHooks(
+            context.jax, guard, self._fold, sites, observers
+        )
         methods, functions = crossings.places()
         self._crossings = crossings
         self._since = monotonic()
@@ -230,7 +227,9 @@ class TransferPart(Part):
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
         arrays = [
-            view for view in map(trusted_view, leaves) if isinstance(view, _OF_NUMPY)
+            view
+            for view in map(transfer_hooks.trusted_view, leaves)
+            if isinstance(view, _OF_NUMPY)
         ]
         sizes = [array.nbytes for array in arrays]
         nbytes, function = sum(sizes), sample.function

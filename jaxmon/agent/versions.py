@@ -52,7 +52,7 @@ def versions(
 
 
 def _processor(root: Path) -> str:
-    for line in _text(root / "proc/cpuinfo").splitlines():
+    for line in start_of(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
             return value.strip()
@@ -61,13 +61,14 @@ def _processor(root: Path) -> str:
 
 def driver(root: Path) -> str:
     """Return the version of NVIDIA's kernel module, if it is loaded."""
-    return _text(root / "sys/module/nvidia/version").strip()
+    return start_of(root / "sys/module/nvidia/version").strip()
 
 
-def _text(path: Path) -> str:
+def start_of(path: Path, most: int = 4096) -> str:
+    """Return the first *most* characters of the file at *path*; none if unreadable."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
+            return file.read(most)
     except OSError:
         return ""
 

@@ -18,13 +18,8 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.compiling import Arguments, require_same, zeros
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.errors import SignaturesError
-from jaxmon.facts.signatures import (
-    Document,
-    RecordedFunction,
-    RecordedSignature,
-    parsed,
-    read,
-)
+from jaxmon.facts import signatures as recorded
+from jaxmon.facts.signatures import RecordedFunction, RecordedSignature
 from jaxmon.host import disclosure
 
 
@@ -127,7 +122,7 @@ _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]
 
 
 def _matched(
-    several: list[Any], document: Document
+    several: list[Any], document: recorded.Document
 ) -> tuple[int, _Todo, tuple[str, ...]]:
     functions = {function.function: function for function in document.functions}
     todo: _Todo = []
@@ -161,11 +156,11 @@ def _tried(
     return ""
 
 
-def _document(signatures: str | Path | Mapping[str, Any]) -> Document:
+def _document(signatures: str | Path | Mapping[str, Any]) -> recorded.Document:
     if isinstance(signatures, (str, Path)):
-        return read(Path(signatures))
+        return recorded.read(Path(signatures))
     try:
-        return parsed(dict(signatures))
+        return recorded.parsed(dict(signatures))
     except ValueError as error:
         msg = f"these are no signatures: {error}"
         raise SignaturesError(msg) from error

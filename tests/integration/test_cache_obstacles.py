@@ -301,7 +301,7 @@ NO_EPATH = "import sys; sys.modules['etils'] = None\n"
     ],
 )
 def test_a_remote_directory_without_its_package_is_named(
-    python_script: Any, scheme: str, before: str, package: str
+    request: pytest.FixtureRequest, scheme: str, before: str, package: str
 ) -> None:
     """
     JAX tries once, which may have been before jaxmon was there; its own message is a
@@ -311,7 +311,10 @@ def test_a_remote_directory_without_its_package_is_named(
         package = "etils[epath]"
     elif not before and find_spec(package):
         pytest.skip(f"{package} is installed")
-    (one,) = python_script(before + REMOTE, f"{scheme}://bucket/programs").json()
+    run_script = request.getfixturevalue(
+        "python_script" if before else "preloaded_script"
+    )
+    (one,) = run_script(before + REMOTE, f"{scheme}://bucket/programs").json()
 
     assert one["reason"] == "not_in_use"
     assert one["message"] == (

@@ -156,8 +156,8 @@ def work(x):
 if __name__ == "__main__":
     agent = jaxmon.instrument(port=0)
     found = {}
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(1 + (method == "fork")) as pool:
+    for method, workers in [("fork", 2), ("spawn", 1)]:
+        with multiprocessing.get_context(method).Pool(workers) as pool:
             found[method] = pool.map(work, [1.0, 2.0])
     found["page"] = "jaxmon_build_info" in get(agent.url)
     print(json.dumps(found))

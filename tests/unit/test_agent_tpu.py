@@ -34,7 +34,7 @@ def named(
 ) -> dict[int, str]:
     with Host(tmp_path, generation):
         found = tpu.chips_of(some, root=tmp_path, environ=environ)
-    return {number: chip.uuid for number, chip in sorted(found.items())}
+    return {number: uuid for number, (uuid, _) in sorted(found.items())}
 
 
 @pytest.mark.parametrize("first", [0, 16])

@@ -8,7 +8,6 @@ import pytest
 
 from jaxmon.agent.devices import hardware as cuda
 from jaxmon.agent.devices import part as identity
-from jaxmon.agent.devices.hardware import Gpu
 from tests.helpers.processes import require_program
 
 
@@ -29,29 +28,28 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
     return built(tmp_path_factory.mktemp("cuda"))
 
 
-MIG = Gpu("MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf", "0000:c1:00.0")
+MIG = ("MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf", "0000:c1:00.0")
 
 
 def test_a_gpu_is_named_as_nvml_names_it(driver: str) -> None:
     """As NVML and sysfs spell it; a slice by itself; without a UUID by its address."""
     uuid = "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f"
-    assert cuda.identify(0, driver) == Gpu(uuid, "0000:c0:00.0")
+    assert cuda.identify(0, driver) == (uuid, "0000:c0:00.0")
     assert cuda.identify(1, driver) == MIG
-    assert cuda.identify(2, driver) == Gpu("", "0000:c2:00.0")
+    assert cuda.identify(2, driver) == ("", "0000:c2:00.0")
 
 
 def test_a_driver_without_mig_has_the_older_call_only(tmp_path: Path) -> None:
     """Drivers before 11.4 report the UUID as well."""
-    found = cuda.identify(0, built(tmp_path, "-DNO_V2"))
-    assert found is not None
-    assert found.uuid.startswith("GPU-10111213-")
+    uuid, _ = cuda.identify(0, built(tmp_path, "-DNO_V2"))
+    assert uuid.startswith("GPU-10111213-")
 
 
 def test_no_device_and_no_driver_are_no_error(driver: str) -> None:
     """A number that CUDA does not know, and a host without CUDA, have no identity."""
-    assert cuda.identify(7, driver) is None
-    assert cuda.identify(0, "libdoes-not-exist.so.1") is None
-    assert cuda.identify(0, "libm.so.6") is None
+    assert cuda.identify(7, driver) == ("", "")
+    assert cuda.identify(0, "libdoes-not-exist.so.1") == ("", "")
+    assert cuda.identify(0, "libm.so.6") == ("", "")
 
 
 def device(platform: str, version: str, ordinal: int | None = 1) -> SimpleNamespace:

@@ -90,7 +90,7 @@ def test_a_leak_is_found_before_the_device_is_full(minutes, start, seed):
     left = start + 60 * minutes - found.second
     assert left >= 20
     room = {"0": Room(0, int(free - free * (found.second - start) / 60 / minutes))}
-    assert seconds_left(found.leak, room) == pytest.approx(left, rel=0.05)
+    assert seconds_left(found.leak, room["0"]) == pytest.approx(left, rel=0.05)
 
 
 def test_a_leak_beside_noise_is_found():
@@ -182,5 +182,5 @@ def test_nothing_is_known_without_room():
     """A leak on a device that reports no limit has no time that is left."""
     leak = Leak("0", GIB, 40.0)
 
-    assert seconds_left(leak, {}) is None
-    assert seconds_left(leak, {"0": Room(1, 2 * GIB)}) == 80.0
+    assert seconds_left(leak, None) is None
+    assert seconds_left(leak, Room(1, 2 * GIB)) == 80.0

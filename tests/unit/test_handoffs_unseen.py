@@ -13,8 +13,9 @@ import pytest
 import jaxmon
 from jaxmon.agent import handoffs as notes
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.handoffs import Handoffs, Lookup
+from jaxmon.agent.handoffs import Handoffs
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.jaxlink.patches import Lookup
 from tests.helpers.indicators import (
     PLACES,
     QUEUES,

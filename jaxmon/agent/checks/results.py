@@ -150,17 +150,15 @@ def compare(first: Any, other: Any) -> tuple[int, float, float, int | None] | No
         numbers = (first == first) | (other == other)  # noqa: PLR0124 - a NaN
         differing = int(((first != other) & numbers).sum())
         return (differing, math.inf, math.inf, None) if differing else None
-    if first.dtype.kind == "c":
-        return _compare_complex(first, other)
-    bits = np.dtype(f"u{first.dtype.itemsize}")
-    mask = np.ascontiguousarray(first).view(bits) != np.ascontiguousarray(other).view(
-        bits
-    )
-    first, other = first[mask], other[mask]
-    absolute, relative = _distances(first, other)
+    parts = 2 if first.dtype.kind == "c" else 1
+    bits = np.dtype(f"u{first.dtype.itemsize // parts}")
+    arrays = [np.ascontiguousarray(array).ravel() for array in (first, other)]
+    patterns = [array.view(bits).reshape(-1, parts) for array in arrays]
+    mask = (patterns[0] != patterns[1]).any(axis=1)
+    absolute, relative = _distances(*[array[mask] for array in arrays])
     ulp = None
-    if first.dtype.name.startswith(_FLOATS):
-        ulp = _ulp(first.view(bits), other.view(bits))
+    if parts > 1 or first.dtype.name.startswith(_FLOATS):
+        ulp = _ulp(*[pattern[mask] for pattern in patterns])
     return int(mask.sum()), absolute, relative, ulp
 
 
@@ -171,24 +169,6 @@ def _is_number(dtype: Any) -> bool:
     return dtype.kind in "biufcmM" and dtype.itemsize <= (
         16 if dtype.kind == "c" else 8
     )
-
-
-def _compare_complex(
-    first: Any, other: Any
-) -> tuple[int, float, float, int | None] | None:
-    bits = np.dtype(f"u{first.dtype.itemsize // 2}")
-    parts = [
-        compare(np.ascontiguousarray(part(first)), np.ascontiguousarray(part(other)))
-        for part in (np.real, np.imag)
-    ]
-    head_bits, other_bits = (
-        np.ascontiguousarray(array).view(bits).reshape(-1, 2)
-        for array in (first, other)
-    )
-    mask = (head_bits != other_bits).any(axis=1)
-    absolute, relative = _distances(first.ravel()[mask], other.ravel()[mask])
-    ulps = [part[3] for part in parts if part is not None and part[3] is not None]
-    return int(mask.sum()), absolute, relative, max(ulps, default=None)
 
 
 def _distances(first: Any, other: Any) -> tuple[float, float]:

@@ -17,24 +17,14 @@ import ctypes
 from ctypes import c_uint, c_ulonglong, c_void_p
 from typing import TYPE_CHECKING, TypeAlias
 
+from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import part as identity
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
-from jaxmon.catalog import (
-    ACCELERATOR_ENERGY_JOULES,
-    ACCELERATOR_INFO,
-    ACCELERATOR_MEMORY_SIZE_BYTES,
-    ACCELERATOR_MEMORY_USED_BYTES,
-    ACCELERATOR_POWER_LIMIT_WATTS,
-    ACCELERATOR_POWER_WATTS,
-    ACCELERATOR_TEMPERATURE_CELSIUS,
-    ACCELERATOR_UP,
-    ACCELERATOR_UTILIZATION_RATIO,
-    Metric,
-)
+from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.threads import Lock
@@ -53,9 +43,13 @@ _TEXT = 96
 
 _Number: TypeAlias = type[c_uint | c_ulonglong]
 _THOUSANDTHS: tuple[tuple[Metric, str, _Number], ...] = (
-    (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
-    (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
-    (ACCELERATOR_ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption", c_ulonglong),
+    (catalog.ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
+    (catalog.ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
+    (
+        catalog.ACCELERATOR_ENERGY_JOULES,
+        "nvmlDeviceGetTotalEnergyConsumption",
+        c_ulonglong,
+    ),
 )
 
 
@@ -90,12 +84,12 @@ class Nvml:
         name = uuid.encode()
         code = self._code("nvmlDeviceGetHandleByUUID", name, ctypes.byref(handle))
         if code in _LOST:
-            return [gauge(ACCELERATOR_UP, 0, uuid)]
+            return [gauge(catalog.ACCELERATOR_UP, 0, uuid)]
         if code:
             return []
         index = self._number("nvmlDeviceGetIndex", handle, c_uint)
         info = gauge(
-            ACCELERATOR_INFO,
+            catalog.ACCELERATOR_INFO,
             1,
             uuid,
             "" if index is None else index,
@@ -106,8 +100,8 @@ class Nvml:
         )
         figures = self._figures(handle, uuid)
         if figures is None:
-            return [info, gauge(ACCELERATOR_UP, 0, uuid)]
-        return [info, gauge(ACCELERATOR_UP, 1, uuid), *figures]
+            return [info, gauge(catalog.ACCELERATOR_UP, 0, uuid)]
+        return [info, gauge(catalog.ACCELERATOR_UP, 1, uuid), *figures]
 
     def _figures(self, handle: c_void_p, uuid: str) -> list[Family] | None:
         found: list[Family] = []
@@ -116,14 +110,22 @@ class Nvml:
         if code in _LOST:
             return None
         if not code:
-            found.append(gauge(ACCELERATOR_UTILIZATION_RATIO, busy.gpu / 100, uuid))
+            found.append(
+                gauge(catalog.ACCELERATOR_UTILIZATION_RATIO, busy.gpu / 100, uuid)
+            )
         if not self._code("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(memory)):
-            found.append(gauge(ACCELERATOR_MEMORY_USED_BYTES, memory.used, uuid))
-            found.append(gauge(ACCELERATOR_MEMORY_SIZE_BYTES, memory.total, uuid))
+            found.append(
+                gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES, memory.used, uuid)
+            )
+            found.append(
+                gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, memory.total, uuid)
+            )
         celsius = c_uint()
         if not self._code("nvmlDeviceGetTemperature", handle, 0, ctypes.byref(celsius)):
             found.append(
-                gauge(ACCELERATOR_TEMPERATURE_CELSIUS, celsius.value, uuid, "gpu")
+                gauge(
+                    catalog.ACCELERATOR_TEMPERATURE_CELSIUS, celsius.value, uuid, "gpu"
+                )
             )
         for metric, call, kind in _THOUSANDTHS:
             if (value := self._number(call, handle, kind)) is not None:

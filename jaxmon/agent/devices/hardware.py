@@ -13,12 +13,14 @@ they are inconsistent, no device is identified.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from ctypes import byref
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
@@ -29,8 +31,11 @@ def chips_of(
     *,
     root: Path = tpus.ROOT,
     environ: Mapping[str, str] = os.environ,
-) -> dict[int, Chip]:
-    """Return the chip of each local TPU device by its id; empty if sysfs lacks them."""
+) -> dict[int, tuple[str, str]]:
+    """
+    Return UUID and PCI address of each local TPU device by its id; none if sysfs lacks
+    them.
+    """
     if any(device.local_hardware_id is None for device in devices):
         return {}
     ordered = sorted(devices, key=lambda device: device.local_hardware_id)
@@ -39,13 +44,13 @@ def chips_of(
     chips = _visible(tpus.find(root), environ)
     if None in places or len(places) != len(chips):
         return {}
-    by_place = dict(zip(places, chips, strict=True))
+    found = [(chip.uuid, chip.pci_bus_id) for chip in chips]
+    by_place = dict(zip(places, found, strict=True))
     return {device.id: by_place[_coordinates(device)] for device in ordered}
 
 
 def _coordinates(device: Any) -> tuple[int, ...] | None:
-    coordinates = getattr(device, "coords", None)
-    return None if coordinates is None else tuple(coordinates)
+    return tuple(getattr(device, "coords", None) or ()) or None
 
 
 def _visible(chips: list[Chip], environ: Mapping[str, str]) -> list[Chip]:
@@ -63,23 +68,17 @@ _UUID_BYTES = 16
 _PCI_LENGTH = 32
 
 
-class Gpu(NamedTuple):
-    """Names as of NVML, ``GPU-…`` or ``MIG-…``, and of sysfs, ``0000:07:00.0``."""
-
-    uuid: str
-    pci_bus_id: str
-
-
-def identify(ordinal: int, library: str | None = None) -> Gpu | None:
-    """Return the GPU with this ``local_hardware_id``, in microseconds, if known."""
-    try:
+def identify(ordinal: int, library: str | None = None) -> tuple[str, str]:
+    """
+    Return UUID and address of the GPU with this ``local_hardware_id``, in microseconds,
+    empty if unknown: as of NVML, ``GPU-…`` or ``MIG-…``, and sysfs, ``0000:07:00.0``.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # no driver, or it lacks these
         driver = ctypes.CDLL(library or LIBRARY)
         device = ctypes.c_int()
-        if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal):
-            return None
-        return Gpu(_uuid(driver, device), _pci_bus_id(driver, device))
-    except (OSError, AttributeError):  # no driver, or it lacks these functions
-        return None
+        if not driver.cuInit(0) and not driver.cuDeviceGet(byref(device), ordinal):
+            return _uuid(driver, device), _pci_bus_id(driver, device)
+    return "", ""
 
 
 def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:

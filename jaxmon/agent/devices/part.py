@@ -80,8 +80,7 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
         return {}
     from jaxmon.agent.devices import hardware  # noqa: PLC0415
 
-    chips = hardware.chips_of(found)
-    return {id_: (chip.uuid, chip.pci_bus_id) for id_, chip in chips.items()}
+    return hardware.chips_of(found)
 
 
 def hardware(device: Any) -> tuple[str, str]:
@@ -92,8 +91,7 @@ def hardware(device: Any) -> tuple[str, str]:
         return "", ""
     from jaxmon.agent.devices import hardware as cuda  # noqa: PLC0415
 
-    found = cuda.identify(ordinal)
-    return (found.uuid, found.pci_bus_id) if found else ("", "")
+    return cuda.identify(ordinal)
 
 
 def _service_version(environ: Mapping[str, str]) -> str:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import functools
-import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType
 from typing import Any
 
 from jaxmon import interrupts
@@ -28,7 +27,6 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.backends import cluster
-from jaxmon.agent.jaxlink.hooks import HookPlaces
 from jaxmon.agent.jaxlink.listeners import Observer, Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
@@ -88,7 +86,6 @@ def place(line: SourceLine) -> dict[str, str]:
 
 
 SITE = "last_words"
-_ASYNCIO = "asyncio"
 
 # Processes of the smallest job.
 _JOB = 2
@@ -332,91 +329,3 @@ class LastWords:
 
 def _is_interactive() -> bool:
     return bool(sys.flags.interactive) or hasattr(sys, "ps1")
-
-
-class UncaughtHooks:
-    """
-    Uncaught errors reported by the interpreter and asyncio.
-
-    | place | reports |
-    |---|---|
-    | `sys.excepthook` | exceptions that end the program |
-    | `sys.exit` | its code, which Python does not report, and from where or why |
-    | `signal.raise_signal` | a signal that is handled, and then raised again |
-    | `threading.excepthook` | exceptions that end a thread |
-    | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
-    | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
-
-    The hooks may be plain functions: they are called after the traceback was created.
-    asyncio offers one handler, which belongs to the program; the default one logs,
-    which a filter of the logger observes, including under uvloop.
-
-    Passes uncaught errors to *observe*, those that end the program to *words*, and
-    those that end a thread to *on_thread_end*, with whether the program has a hook of
-    its own for them; then continues as before.
-    """
-
-    def __init__(
-        self,
-        observe: Callable[[BaseException | None], None],
-        words: LastWords,
-        on_thread_end: Callable[[threading.Thread | None, object, bool], None],
-    ) -> None:
-        self._observe = observe
-        self._words = words
-        self._on_thread_end = on_thread_end
-
-    def attach(self, at: HookPlaces) -> None:
-        """Install the hooks; *at* restores them."""
-        hook, thread_hook = sys.excepthook, threading.excepthook
-        unraisable_hook = sys.unraisablehook
-        raise_signal = _signal.raise_signal
-        observe, words, on_thread_end = self._observe, self._words, self._on_thread_end
-
-        def excepthook(
-            kind: type[BaseException], error: BaseException, tb: TracebackType | None
-        ) -> None:
-            words.on_uncaught(error)
-            observe(error)
-            hook(kind, error, tb)
-
-        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
-            observe(args.exc_value)
-            inner = thread_hook is not threading.__excepthook__
-            outer = threading.excepthook is not thread_excepthook
-            on_thread_end(args.thread, args.exc_value, inner or outer)
-            thread_hook(args)
-
-        def unraisablehook(unraisable: Any) -> None:
-            observe(unraisable.exc_value)
-            unraisable_hook(unraisable)
-
-        _replace(at, sys, "excepthook", excepthook)
-        at.replace(sys, "exit", words.exiting(sys.exit))
-        # A program may have a module of that name.
-        for module in filter(None, (_signal, sys.modules.get("signal"))):
-            if vars(module).get("raise_signal") == raise_signal:
-                at.probe(module, "raise_signal", words.raising(raise_signal))
-        _replace(at, threading, "excepthook", thread_excepthook)
-        _replace(at, sys, "unraisablehook", unraisablehook)
-        logging.getLogger(_ASYNCIO).addFilter(self._on_record)
-
-    def detach(self) -> None:
-        """Remove the filter from asyncio's logger. Idempotent."""
-        logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
-
-    def _on_record(self, record: logging.LogRecord) -> bool:
-        # A record created by hand may have anything here.
-        found: object = record.exc_info
-        if isinstance(found, tuple):
-            errors = [value for value in found if isinstance(value, BaseException)]
-            self._observe(errors[0] if errors else None)
-        return True
-
-
-def _replace(at: HookPlaces, owner: ModuleType, name: str, ours: Any) -> None:
-    """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
-    functools.update_wrapper(ours, getattr(owner, name))
-    ours.__module__, ours.__qualname__ = owner.__name__, name
-    ours.__annotations__ = {}
-    at.replace(owner, name, ours)

@@ -10,36 +10,28 @@ exception when the program reads an array that it has deleted or donated.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import functools
+import logging
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import FrameType
+from functools import partial
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.errors.helpers import HelperFailures
-from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
+from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
-from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink import failures, frames
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.jaxlink.frames import (
-    Jitted,
-    asks_for_memory,
-    call_in,
-    calls_back_inline,
-    is_below_boundary,
-    is_below_call,
-    is_our_own,
-    is_outside,
-    is_wait,
-    jitted_at,
-)
+from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
 from jaxmon.agent.part import Part
@@ -50,6 +42,7 @@ from jaxmon.host.sources import display_path
 # Errors that may still be propagating, on all threads together.
 _REMEMBERED = 64
 _MAX_FRAMES = 200
+_ASYNCIO = "asyncio"
 
 
 class _ErrorThread(threading.local):
@@ -94,12 +87,7 @@ class ErrorPart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Observe errors that leave JAX, and uncaught errors."""
         self._hooks, self._clean = hooks, hooks.is_calling
-        uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
-
-        def take_uncaught(at: HookPlaces) -> None:
-            at.undo_by(uncaught.detach)
-            uncaught.attach(at)
 
         def take_construction(at: HookPlaces) -> None:
             construction = patch_targets.ErrorConstructionHook(
@@ -114,21 +102,84 @@ class ErrorPart(Part):
 
         def take_deleted(at: HookPlaces) -> None:
             (owner, name), raises = patch_targets.deleted_array(jax)
-            deleted = patch_targets.DeletedArrayHook(
-                vars(owner)[name],
-                raises,
-                self.on_deleted,
-                guard=self._guard,
-                site="deleted_arrays",
-            )
+
+            def describe(shape: Any, frame: FrameType) -> None:
+                if frame.f_code is raises:
+                    message = failures.deleted(shape)
+                    self.on_deleted(message, frame.f_back or frame)
+
+            original, site = vars(owner)[name], "deleted_arrays"
+            deleted = patch_targets.Lookup(original, describe, self._guard, site)
             at.undo_by(deleted.detach)
             at.replace(owner, name, deleted)
 
         boundary = patch_targets.traceback_filter
         hooks.attach("errors", lambda at: at.probe(*boundary(jax), self.on_error))
-        hooks.attach("uncaught", take_uncaught)
+        hooks.attach("uncaught", self._take_uncaught)
         hooks.attach("runtime_errors", take_construction)
         hooks.attach("deleted_arrays", take_deleted)
+
+    def _take_uncaught(self, at: HookPlaces) -> None:
+        """
+        Observe uncaught errors reported by the interpreter and asyncio.
+
+        | place | reports |
+        |---|---|
+        | `sys.excepthook` | exceptions that end the program |
+        | `sys.exit` | its code, which Python does not report, and from where or why |
+        | `signal.raise_signal` | a signal that is handled, and then raised again |
+        | `threading.excepthook` | exceptions that end a thread |
+        | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
+        | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
+
+        The hooks may be plain functions: they are called after the traceback was
+        created, and then continue as before. asyncio offers one handler, which belongs
+        to the program; the default one logs, which a filter of the logger observes,
+        including under uvloop.
+        """
+        at.undo_by(partial(logging.getLogger(_ASYNCIO).removeFilter, self._on_record))
+        hook, thread_hook = sys.excepthook, threading.excepthook
+        unraisable_hook = sys.unraisablehook
+        raise_signal = _signal.raise_signal
+        observe, words = self.on_surfaced, self.words
+
+        def excepthook(
+            kind: type[BaseException], error: BaseException, tb: TracebackType | None
+        ) -> None:
+            words.on_uncaught(error)
+            observe(error)
+            hook(kind, error, tb)
+
+        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
+            observe(args.exc_value)
+            inner = thread_hook is not threading.__excepthook__
+            outer = threading.excepthook is not thread_excepthook
+            with self._guard.contained("uncaught"):  # the program is reporting
+                handled = inner or outer
+                self.helpers.on_uncaught(args.thread, args.exc_value, handled=handled)
+            thread_hook(args)
+
+        def unraisablehook(unraisable: Any) -> None:
+            observe(unraisable.exc_value)
+            unraisable_hook(unraisable)
+
+        _replace(at, sys, "excepthook", excepthook)
+        at.replace(sys, "exit", words.exiting(sys.exit))
+        # A program may have a module of that name.
+        for module in filter(None, (_signal, sys.modules.get("signal"))):
+            if vars(module).get("raise_signal") == raise_signal:
+                at.probe(module, "raise_signal", words.raising(raise_signal))
+        _replace(at, threading, "excepthook", thread_excepthook)
+        _replace(at, sys, "unraisablehook", unraisablehook)
+        logging.getLogger(_ASYNCIO).addFilter(self._on_record)
+
+    def _on_record(self, record: logging.LogRecord) -> bool:
+        # A record created by hand may have anything here.
+        found: object = record.exc_info
+        if isinstance(found, tuple):
+            errors = [value for value in found if isinstance(value, BaseException)]
+            self.on_surfaced(errors[0] if errors else None)
+        return True
 
     def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """
@@ -141,12 +192,12 @@ class ErrorPart(Part):
         if error is None or error.__traceback__ is None or not self._clean():
             return
         below = error.__traceback__.tb_next
-        call = call_in(below)
+        call = frames.call_in(below)
         if call is None:
             self.record_uncaught(error, frame=frame.f_back)
             return
         direct = below is not None and call is below.tb_frame
-        jitted = jitted_at(call, above=frame.f_back if direct else None)
+        jitted = frames.jitted_at(call, above=frame.f_back if direct else None)
         if jitted is None:
             return
         if direct and jitted.call:
@@ -154,7 +205,7 @@ class ErrorPart(Part):
         function = self._function_of(jitted)
         # JAX's NaN check re-runs a function operation by operation: the error belongs
         # to the function, which it leaves next.
-        if not (function.internal and is_below_call(frame.f_back)):
+        if not (function.internal and frames.is_below_call(frame.f_back)):
             self.record_from_call(function, error, frame.f_back)
 
     def on_error_created(self, error: BaseException, frame: FrameType | None) -> None:
@@ -166,20 +217,21 @@ class ErrorPart(Part):
         apart, only those count that the program meets next. If an API boundary of JAX
         is on the stack, the error is recorded there, where more is known.
         """
-        if is_our_own(frame) or is_below_boundary(frame):
+        if frames.is_our_own(frame) or frames.is_below_boundary(frame):
             return
         if failures.kind_of(error) != "oom" and not (
-            is_wait(frame) or (is_outside(frame) and failures.is_of_a_program(error))
+            frames.is_wait(frame)
+            or (frames.is_outside(frame) and failures.is_of_a_program(error))
         ):
             return
-        stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
+        stage: Stage = "dispatch" if frames.asks_for_memory(frame) else "wait"
         # A wrong location is worse than none.
         late = failures.is_created_late(error)
         self.record_uncaught(error, stage=stage, frame=None if late else frame)
 
     def on_deleted(self, message: str, frame: FrameType) -> None:
         """Observe that *frame* is about to read a deleted array; JAX says *message*."""
-        if not is_our_own(frame) and not is_below_boundary(frame):
+        if not frames.is_our_own(frame) and not frames.is_below_boundary(frame):
             error = RuntimeError(message)
             function = self._context.table.named(UNKNOWN)
             self._take(function, error, "wait", frame)
@@ -190,16 +242,6 @@ class ErrorPart(Part):
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             with self._guard.contained("uncaught"):  # the program is reporting
                 self.record_surfaced(error)
-
-    def _on_thread_end(
-        self,
-        thread: threading.Thread | None,
-        error: object,
-        handled: bool,  # noqa: FBT001 - called by position
-    ) -> None:
-        """Note that *error* ended *thread*. Never raises."""
-        with self._guard.contained("uncaught"):  # the program is reporting
-            self.helpers.on_uncaught(thread, error, handled=handled)
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""
@@ -244,7 +286,7 @@ class ErrorPart(Part):
         where it leaves JAX, or where the program waits.
         """
         self._thread.failed = False
-        if is_below_boundary(frame) or not calls_back_inline(frame):
+        if frames.is_below_boundary(frame) or not frames.calls_back_inline(frame):
             return
         error = sys.exception()
         text = f"INTERNAL: {message}: {type(error).__name__}"
@@ -339,9 +381,9 @@ class ErrorPart(Part):
         """Return the innermost line of user code that *error* passed or came from."""
         where: str | None = None
         with self._contained():
-            frames = raised(error, most=_MAX_FRAMES)
-            frames += stack_of(above, most=_MAX_FRAMES - len(frames))
-            site = self._sites.of(frames)
+            stack = raised(error, most=_MAX_FRAMES)
+            stack += stack_of(above, most=_MAX_FRAMES - len(stack))
+            site = self._sites.of(stack)
             where = f"{display_path(site.file)}:{site.line}" if site.file else None
         return where  # noqa: RET504 - the block may end early
 
@@ -350,3 +392,11 @@ class ErrorPart(Part):
         table = self._context.table
         found = [f for f in table if name and f.name.rpartition(".")[2] == name]
         return found[0] if len(found) == 1 else table.named(UNKNOWN)
+
+
+def _replace(at: HookPlaces, owner: ModuleType, name: str, ours: Any) -> None:
+    """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
+    functools.update_wrapper(ours, getattr(owner, name))
+    ours.__module__, ours.__qualname__ = owner.__name__, name
+    ours.__annotations__ = {}
+    at.replace(owner, name, ours)

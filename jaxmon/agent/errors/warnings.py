@@ -12,13 +12,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Allowance
-from jaxmon.agent.jaxlink.failures import (
-    JaxWarning,
-    loggers,
-    modules,
-    warned_at,
-    warned_by,
-)
+from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.frames import Jitted, program_at
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import ModuleProxy
@@ -93,43 +87,43 @@ class Warnings(Part):
 
     def _take(self, at: HookPlaces) -> None:
         at.undo_by(self.detach)
-        for module in modules():
+        for module in failures.modules():
             original = vars(module)["warnings"]
             source = _Source(self._on_warning)
             self._sources.append(source)
             warn = at.stand_in(original.warn, source.on_warning, source.allowance)
             at.replace(module, "warnings", ModuleProxy(original, {"warn": warn}))
         self._active = True
-        for logger in loggers():
+        for logger in failures.loggers():
             logger.addFilter(self._on_record)
 
     def detach(self) -> None:
         """Leave JAX's loggers. Idempotent."""
         self._active = False
-        for logger in loggers():
+        for logger in failures.loggers():
             logger.removeFilter(self._on_record)
 
     stop = detach
 
     def _on_warning(self, frame: FrameType, weight: int) -> tuple[Tally, ...]:
-        return self._note(warned_at(frame), frame, weight)
+        return self._note(failures.warned_at(frame), frame, weight)
 
     def _on_record(self, record: logging.LogRecord) -> bool:
         if self._active and record.levelno >= logging.WARNING and self._guard.on(SITE):
             try:
                 # Above this: the logging package, then the function that logs.
-                self._hear(warned_by(record), sys._getframe(1))  # noqa: SLF001
+                self._hear(failures.warned_by(record), sys._getframe(1))  # noqa: SLF001
             except Exception:  # noqa: BLE001 - contained: the record is logged
                 self._guard.failed(SITE)
         return True
 
-    def _hear(self, warned: JaxWarning, frame: FrameType) -> None:
+    def _hear(self, warned: failures.JaxWarning, frame: FrameType) -> None:
         self._note(warned, frame, 1)
         if warned.kind == "callback":
             self._on_callback(warned.text, frame)
 
     def _note(
-        self, warned: JaxWarning, frame: FrameType, weight: int
+        self, warned: failures.JaxWarning, frame: FrameType, weight: int
     ) -> tuple[Tally, ...]:
         """Note *weight* warnings like this one; return what counts them."""
         kind = self._counts[warned.kind]

@@ -23,16 +23,8 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, family_of, gauge
-from jaxmon.facts.run import (
-    CHECKPOINT,
-    CRASHED,
-    LOST,
-    RECOVERY,
-    STARTUP,
-    STOPPED,
-    NewerRecordError,
-    RunRecord,
-)
+from jaxmon.facts import run as facts
+from jaxmon.facts.run import CHECKPOINT, LOST, RECOVERY, RunRecord
 from jaxmon.host import rundir
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.marks import COMPILE, DATA_WAIT, STEP
@@ -140,7 +132,7 @@ class Accounts:
             seconds=seconds,
             marked=self.record.marked or self._looped,
             fruitless=0 if self._unmarked else self.record.fruitless,
-            ended=CRASHED if crashed else self.record.ended,
+            ended=facts.CRASHED if crashed else self.record.ended,
         )
 
     def end(self, ending: str) -> None:
@@ -150,7 +142,7 @@ class Accounts:
     def _rest(self) -> str:
         if self._looped or self._unmarked:
             return _UNKNOWN
-        return RECOVERY if self._restarted else STARTUP
+        return RECOVERY if self._restarted else facts.STARTUP
 
     def _corrected(self, parts: dict[str, float], late: float) -> dict[str, float]:
         """
@@ -368,7 +360,7 @@ class RunGoodput(Part):
                 self._trouble = ""
                 if broken := self._store.broken:
                     self._warn(broken, broken)
-        except (NewerRecordError, SupersededError) as error:
+        except (facts.NewerRecordError, SupersededError) as error:
             self.abandon()
             self._say("jaxmon no longer records the goodput of the run: %s", error)
         except (OSError, JaxmonError) as error:
@@ -381,7 +373,7 @@ class RunGoodput(Part):
         with self._lock:
             current = self._advanced()
             if last and self._accounts is not None:
-                self._accounts.end(STOPPED)
+                self._accounts.end(facts.STOPPED)
                 current = self._accounts.record
         if current is not None:
             self._prepare()

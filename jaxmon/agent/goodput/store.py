@@ -23,15 +23,7 @@ from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts import run as record
-from jaxmon.facts.run import (
-    KILLED,
-    SCHEMA,
-    UNSEEN,
-    WAITING,
-    NewerRecordError,
-    RunRecord,
-    RunRecordError,
-)
+from jaxmon.facts.run import NewerRecordError, RunRecord
 from jaxmon.host import rundir
 from jaxmon.host.files import whole
 from jaxmon.settings import Settings
@@ -183,11 +175,11 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
     if previous is None:
         unseen = min(run.attempt or 0, _MOST_UNSEEN)
         fresh = RunRecord(
-            schema=SCHEMA,
+            schema=record.SCHEMA,
             run=run.name,
             starts=1,
             began=started.wall,
-            interruptions={UNSEEN: unseen} if unseen else {},
+            interruptions={record.UNSEEN: unseen} if unseen else {},
             fruitless=1,
         )
         return _held(fresh, run, me, host, started)
@@ -196,17 +188,17 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
         return previous.replace(ended="")
     gap, until = _gap(previous, me, started)
     ended = Counter(previous.interruptions)
-    ended[previous.ended or KILLED] += 1
+    ended[previous.ended or record.KILLED] += 1
     if run.attempt is not None and previous.attempt is not None:
         unseen = min(run.attempt - previous.attempt - 1, _MOST_UNSEEN)
         if unseen > 0:
-            ended[UNSEEN] += unseen
-    waited = previous.seconds.get(WAITING, 0.0) + gap
+            ended[record.UNSEEN] += unseen
+    waited = previous.seconds.get(record.WAITING, 0.0) + gap
     new_ground = previous.step >= previous.furthest
     fresh = previous.replace(
         starts=previous.starts + 1,
         ended="",
-        seconds={**previous.seconds, WAITING: waited},
+        seconds={**previous.seconds, record.WAITING: waited},
         interruptions=dict(ended),
         owed=previous.owed + (previous.unfinished if new_ground else 0.0),
         unfinished=0.0,
@@ -330,9 +322,9 @@ class Store:
             return record.read(self.path)
         except NewerRecordError:
             raise
-        except (RunRecordError, ConfigFileError) as error:
+        except (record.RunRecordError, ConfigFileError) as error:
             # Else a directory, or larger than any record, or not to be read.
-            if isinstance(error, RunRecordError):
+            if isinstance(error, record.RunRecordError):
                 now = self._clock()
                 since = now if doubted is None else doubted
                 if now - since >= _DOUBT_SECONDS:
@@ -342,7 +334,7 @@ class Store:
             msg = f"{self.path} {error}"
             raise OSError(msg) from error
 
-    def _set_aside(self, error: RunRecordError) -> None:
+    def _set_aside(self, error: record.RunRecordError) -> None:
         """Keep what is no record beside it, for people, if that is possible."""
         aside = self.path.with_name(f"{self.path.name}.broken")
         self.broken = f"{self.path} {error}"

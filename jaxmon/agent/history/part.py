@@ -22,16 +22,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import log
 from jaxmon.agent.history import times as store
-from jaxmon.agent.history.times import (
-    Followed,
-    LoopSteps,
-    PastRun,
-    ProgramTimes,
-    SlowerThanPast,
-    TimedProgram,
-    Waits,
-    commit_of,
-)
+from jaxmon.agent.history.times import Followed, LoopSteps, PastRun, TimedProgram
 from jaxmon.agent.jaxlink.arguments import Shapes, text_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.versions import versions
@@ -105,7 +96,7 @@ class SpeedHistory(Part):
         self._past: list[PastRun] = []
         self._versions: dict[str, str] = {}
         self._written = monotonic()
-        self._waits = Waits()
+        self._waits = store.Waits()
         self._compiles = context.table.compiled
         self._worker = Worker("history", context.scheduler, limit=1)
         context.observers.executed.append(self._executed)
@@ -159,7 +150,7 @@ class SpeedHistory(Part):
             return
         script = getattr(sys.modules.get("__main__"), "__file__", None)
         place = Path(script).absolute().parent if script else Path.cwd()
-        if commit := commit_of(place):
+        if commit := store.commit_of(place):
             found["commit"] = commit
         self._versions = found
         if not self._keeps:
@@ -257,7 +248,7 @@ class SpeedHistory(Part):
 
     def _slower_than_past(
         self, program: TimedProgram, margin: float
-    ) -> SlowerThanPast | None:
+    ) -> store.SlowerThanPast | None:
         settled = program.times.settled
         if settled is None:
             return None
@@ -276,7 +267,7 @@ class SpeedHistory(Part):
             fingerprint = self._fingerprint(program.name)
             if then.fingerprint and fingerprint and then.fingerprint != fingerprint:
                 changed.append("its HLO")
-            return SlowerThanPast(run, then, tuple(changed))
+            return store.SlowerThanPast(run, then, tuple(changed))
         return None
 
     def _as_crowded(self, run: PastRun) -> bool:
@@ -296,7 +287,7 @@ class SpeedHistory(Part):
         path = self._path
         self._written = monotonic()
         programs = {
-            (program.name, program.shapes): ProgramTimes(
+            (program.name, program.shapes): store.ProgramTimes(
                 settled, self._fingerprint(program.name)
             )
             for program in list(self._programs.values())

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
+from jaxmon.agent.versions import start_of
 from jaxmon.errors import ConfigFileError
 from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.host.files import bounded, whole
@@ -42,6 +43,11 @@ _MOST_FILES = 64
 _MOST_RUNS = 8
 _MOST_PROGRAMS = 200
 _DIGITS = 5
+# What an invalid file raises.
+_INVALID = (
+    *(AttributeError, ConfigFileError, LookupError, OverflowError, TypeError),
+    ValueError,
+)
 
 # Of a checkout.
 _DEEPEST = 16
@@ -90,14 +96,7 @@ def _runs(path: Path) -> list[PastRun]:
         return [_run(entry) for entry in document["runs"]]
     except json_text.NewerSchemaError:
         raise
-    except (
-        AttributeError,
-        ConfigFileError,
-        LookupError,
-        OverflowError,
-        TypeError,
-        ValueError,
-    ):
+    except _INVALID:
         return []
 
 
@@ -210,11 +209,7 @@ def _shortened(commit: str) -> str:
 
 
 def _start_of(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_BYTES).strip()
-    except OSError:
-        return ""
+    return start_of(path, _MOST_BYTES).strip()
 
 
 ENOUGH = 24

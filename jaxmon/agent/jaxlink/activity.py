@@ -11,6 +11,7 @@ from itertools import pairwise
 from types import CodeType, ModuleType
 from typing import TypeAlias
 
+from jaxmon.agent.jaxlink import other_threads
 from jaxmon.agent.jaxlink.call_sites import (
     DEVICE,
     EAGER,
@@ -20,19 +21,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     CallSites,
 )
 from jaxmon.agent.jaxlink.jit import directories
-from jaxmon.agent.jaxlink.other_threads import (
-    ABOVE_PIPE,
-    FOR_ITEM,
-    FOR_THREADS,
-    THREADING,
-    Position,
-    Stack,
-    end,
-    is_callback,
-    takes,
-    takes_from_process,
-    where,
-)
+from jaxmon.agent.jaxlink.other_threads import Position, Stack, end, where
 from jaxmon.agent.jaxlink.source_lines import (
     AGENT,
     UNKNOWN,
@@ -123,7 +112,7 @@ _RUNNING = {
     "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
     "wrapped": (end("_src", "pmap.py"),),
 }
-_PARKED, _JIT = (THREADING, "wait"), end("_src", "pjit.py")
+_PARKED, _JIT = (other_threads.THREADING, "wait"), end("_src", "pjit.py")
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
@@ -223,7 +212,11 @@ class ActivityReader:
         function, caller = self._traced(rest, state, (function, caller))
         divides = parked and _of_pool(stack, "get")
         drives = drives or divides
-        divides = divides or takes_from_process(stack) or _of_pool(stack, "next")
+        divides = (
+            divides
+            or other_threads.takes_from_process(stack)
+            or _of_pool(stack, "next")
+        )
         return Doing(
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
@@ -255,7 +248,7 @@ class ActivityReader:
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
         offsets = self._sites.offsets(top.code)
         parked = top.offset in offsets.receiving or where(top.code) == _PARKED
-        return parked, top.offset in offsets.taking or takes(stack)
+        return parked, top.offset in offsets.taking or other_threads.takes(stack)
 
     def _loop(self, stack: Stack) -> SourceLine:
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
@@ -275,7 +268,9 @@ class ActivityReader:
                 break
             if kind == _JAX:
                 # A running program waits for what JAX does around a callback.
-                state = DEVICE if is_callback(code) else _in_jax(code, state)
+                state = (
+                    DEVICE if other_threads.is_callback(code) else _in_jax(code, state)
+                )
             depth += 1
         rest = stack[depth:]
         if not rest:
@@ -302,14 +297,21 @@ class ActivityReader:
     def _waiting(self, stack: Stack) -> str:
         """Return the state of a thread that waits, empty if it may not wait."""
         places = [where(at.code) for at in stack[:2]]
-        if FOR_ITEM in places or takes_from_process(stack) or _of_pool(stack, "next"):
+        if (
+            other_threads.FOR_ITEM in places
+            or other_threads.takes_from_process(stack)
+            or _of_pool(stack, "next")
+        ):
             return ITEM
         # That of uvloop waits in C.
         if places[0] in _FOR_WORK or _is_event_loop(stack[0].code):
             return IDLE
-        if places[0] in FOR_THREADS:
+        if places[0] in other_threads.FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
-            joins = next((at for at in stack if where(at.code)[0] != THREADING), None)
+            joins = next(
+                (at for at in stack if where(at.code)[0] != other_threads.THREADING),
+                None,
+            )
             is_packaged = joins is not None and self.finder.is_package(
                 joins.code.co_filename
             )
@@ -391,7 +393,7 @@ def _of_pool(stack: Stack, function: str) -> bool:
     """Return whether it is in that *function* of a pool's results."""
     return any(
         at.code.co_name == function and at.code.co_filename.endswith(_POOL)
-        for at in stack[:ABOVE_PIPE]
+        for at in stack[: other_threads.ABOVE_PIPE]
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType, ModuleType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink.jit import is_module
@@ -132,6 +132,11 @@ def is_of_callback(error: BaseException) -> bool:
     """Return whether the runtime raised *error* because a callback failed."""
     text = _text(error)[:_STATUS_WITHIN]
     return re.search(_LEADING_STATUS, text) is not None and "allback" in text
+
+
+def deleted(shape: Any) -> str:
+    """Return what JAX says of a deleted array of *shape*."""
+    return f"{_DELETED} with shape={shape.str_short()}."
 
 
 def is_deleted_array(error: BaseException) -> bool:

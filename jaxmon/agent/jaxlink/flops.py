@@ -175,7 +175,8 @@ class _Counter:
             else:
                 self._add_called(part, equation, kernel=kernel)
             if part.amounts:
-                found.add(part, again=_RECOMPUTED in _stack(equation))
+                stack = str(equation.source_info.name_stack)
+                found.add(part, again=_RECOMPUTED in stack)
             elif part.unknown or part.loops:
                 found.add(part)
         self._counted[id(jaxpr)] = jaxpr, found
@@ -312,10 +313,6 @@ def _shards(equation: Any) -> int | None:
         return None
     shards: int = prod(sizes[name] for name in names)
     return shards
-
-
-def _stack(equation: Any) -> str:
-    return str(equation.source_info.name_stack)
 
 
 def trip_count(equation: Any) -> int | None:

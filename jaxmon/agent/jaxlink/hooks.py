@@ -23,11 +23,7 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
-from jaxmon.agent.jaxlink.listeners import (
-    Listeners,
-    Observer,
-    Probe,
-)
+from jaxmon.agent.jaxlink.listeners import Listeners, Observer, Probe
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
 from jaxmon.exposition.families import Family, family_of
 

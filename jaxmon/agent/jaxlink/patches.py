@@ -351,47 +351,44 @@ class ErrorConstructionHook:
         return self._original.__get__(error, kind)
 
 
-class DeletedArrayHook:
-    """
-    Replaces how JAX describes an array, also in the error that *raises* has of a
-    deleted one: passes that and the frame that needs it to *observe*. Adds no frame,
-    and costs nothing where an array is read.
-    """
+LookedUp: TypeAlias = Callable[[Any, FrameType], None]
+_When: TypeAlias = Callable[[], object]
+Condition: TypeAlias = tuple[_When, _When, _When]
+ALWAYS: Condition = (object, bool, bool)
 
-    __slots__ = ("_bind", "_guard", "_observe", "_raises", "_site", "active")
+
+class Lookup:
+    """
+    Replaces a method, and passes each lookup on an object to *observe*, with the frame
+    that looks it up, if one of three functions returns something: *when*, in C, as they
+    are called for each item of each queue. Adds no frame.
+    """
 
     def __init__(
         self,
         original: Any,
-        raises: CodeType,
-        observe: Callable[[str, FrameType], None],
-        *,
+        observe: LookedUp,
         guard: Guard,
         site: str,
+        when: Condition = ALWAYS,
     ) -> None:
-        self._bind = original.__get__
-        self._raises = raises
-        self._observe = observe
-        self._guard = guard
-        self._site = site
         self.active = True
+        self._first, self._second, self._third = when
+        self._original, self._observe = original, observe
+        self._guard, self._off, self._site = guard, guard.off, site
 
     def detach(self) -> None:
         """Stop observing; what replaced the method again still calls this."""
         self.active = False
 
-    def __get__(self, shape: Any, owner: type | None = None) -> Any:
-        describe = self._bind(shape, owner)
-        if shape is not None and self.active:
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if self._first() or self._second() or self._third():
             try:
-                frame = sys._getframe(1)  # noqa: SLF001 - as in a probe
-                if frame.f_code is self._raises and self._guard.on(self._site):
-                    above = frame.f_back or frame
-                    message = f"Array has been deleted with shape={describe()}."
-                    self._observe(message, above)
-            except Exception:  # noqa: BLE001 - contained: the user's error propagates
+                if instance is not None and self.active and self._site not in self._off:
+                    self._observe(instance, sys._getframe(1))  # noqa: SLF001 - as in a probe
+            except Exception:  # noqa: BLE001 - contained: the user's call goes on
                 self._guard.failed(self._site)
-        return describe
+        return self._original.__get__(instance, owner)
 
 
 def _caller() -> FrameType | None:

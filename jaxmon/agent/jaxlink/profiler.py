@@ -61,10 +61,8 @@ class ProfilerSession:
         level = 3 if platform == "cpu" else 2
         options = _options(self._module, host_level=level, programs=programs)
         original = self._module.ProfilerSession
-        try:
+        with _alone():
             self._session = original(options)
-        except Exception as error:
-            raise Busy(_other(error)) from error
         # From here on, a session of the program ends ours first. JAX, from 0.4.35 on,
         # looks the class up in its module each time.
         probe = Probe(original, self._on_other, guard=self._guard, site=self._site)
@@ -74,11 +72,8 @@ class ProfilerSession:
         """Stop recording and return the trace; `Busy` if another was first."""
         self.release()
         session, self._session = self._session, None
-        try:
-            space: bytes = session.stop()
-        except Exception as error:
-            raise Busy(_other(error)) from error
-        return space
+        with _alone():
+            return bytes(session.stop())
 
     def discard(self) -> None:
         """
@@ -108,12 +103,9 @@ def module_of(jax: Any) -> Any:
 def programs(jax: Any) -> bytes:
     """Return a trace of the loaded programs alone, without the GIL; or `Busy`."""
     module = module_of(jax)
-    try:
-        session = module.ProfilerSession(_options(module, host_level=0, programs=True))
-        space: bytes = session.stop()
-    except Exception as error:
-        raise Busy(_other(error)) from error
-    return space
+    options = _options(module, host_level=0, programs=True)
+    with _alone():
+        return bytes(module.ProfilerSession(options).stop())
 
 
 def _options(module: Any, *, host_level: int, programs: bool) -> Any:
@@ -126,6 +118,11 @@ def _options(module: Any, *, host_level: int, programs: bool) -> Any:
     return options
 
 
-def _other(error: Exception) -> str:
-    first = str(error).partition("\n")[0][:200]
-    return f"another profiler is active in this process: {first}"
+@contextmanager
+def _alone() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        first = str(error).partition("\n")[0][:200]
+        msg = f"another profiler is active in this process: {first}"
+        raise Busy(msg) from error

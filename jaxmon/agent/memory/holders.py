@@ -21,13 +21,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import (
-    fields_of,
-    is_subclass,
-    module_of,
-    name_of,
-    package_of,
-)
+from jaxmon.agent import inspection
 from jaxmon.agent.jaxlink.arrays import array_bytes
 from jaxmon.agent.jaxlink.jit import closure
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
@@ -101,7 +95,7 @@ class HolderFinder:
 
     def _holder(self, variable: _Variable) -> MemoryHolder:
         value, number = variable.value, len(variable.value)
-        kind = variable.kind or name_of(type(value))
+        kind = variable.kind or inspection.name_of(type(value))
         before = self._taken.setdefault(id(value), number) if variable.taken else number
         backlog = number >= _BACKLOG * before
         return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
@@ -133,7 +127,7 @@ class HolderFinder:
         # Without its lock, which the program may hold.
         active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
         for thread in active.values():
-            fields = fields_of(thread)
+            fields = inspection.fields_of(thread)
             target, owner = fields.get("_target"), None
             given: Any = fields.get("_args")
             # Not what only its thread may go through, such as a generator.
@@ -143,7 +137,7 @@ class HolderFinder:
                 given = (owner, *given)
             for value in (thread, owner):
                 if self._is_users(type(value)):
-                    yield _Variable(name_of(type(value)), "", "", value, 0)
+                    yield _Variable(inspection.name_of(type(value)), "", "", value, 0)
             if type(target) is not types.FunctionType:
                 continue
             code = target.__code__
@@ -163,7 +157,7 @@ class HolderFinder:
             for item in _items(value, _SAMPLED):
                 if _is_in(type(item), _COLLECTIONS) or self._is_users(type(item)):
                     yield variable._replace(value=item, depth=depth)
-        elif module_of(kind) == "queue" or kind is _CACHE:
+        elif inspection.module_of(kind) == "queue" or kind is _CACHE:
             for items, of, taken in _unbounded(value):
                 yield variable._replace(value=items, depth=depth, kind=of, taken=taken)
         elif self._is_users(kind) or (kind is type and self._is_users(value)):
@@ -171,15 +165,19 @@ class HolderFinder:
 
     def _fields(self, value: Any, depth: int) -> Iterator[_Variable]:
         kind = value if type(value) is type else type(value)
-        file = vars(sys.modules[module_of(kind)]).get("__file__", "")
-        fields = vars(kind).copy() if kind is value else fields_of(value)
+        file = vars(sys.modules[inspection.module_of(kind)]).get("__file__", "")
+        fields = vars(kind).copy() if kind is value else inspection.fields_of(value)
         for name, field in fields.items():
             yield _Variable(
-                f"{name_of(kind)}.{name}", _adds(r"\.", name), file, field, depth
+                f"{inspection.name_of(kind)}.{name}",
+                _adds(r"\.", name),
+                file,
+                field,
+                depth,
             )
 
     def _is_users(self, kind: type) -> bool:
-        module = sys.modules.get(module_of(kind))
+        module = sys.modules.get(inspection.module_of(kind))
         file = vars(module).get("__file__") if type(module) is _MODULE else None
         return isinstance(file, str) and self._finder.is_user(file)
 
@@ -199,12 +197,12 @@ def _unbounded(value: Any) -> Iterator[tuple[Any, str, bool]]:
             for items in gc.get_referents(value):
                 if type(items) is dict and items is not vars(value):
                     yield items, "lru_cache", False
-    elif name_of(type(value)) in _QUEUES:
-        fields = fields_of(value)
+    elif inspection.name_of(type(value)) in _QUEUES:
+        fields = inspection.fields_of(value)
         items, left = fields.get("queue", ()), fields.get("unfinished_tasks", 0)
         if fields.get("maxsize") == 0 and _may_grow(items):
             # It counts what was put, less what was taken and is done.
-            yield items, name_of(type(value)), left > len(items)
+            yield items, inspection.name_of(type(value)), left > len(items)
 
 
 def _adds(before: str, name: str) -> str:
@@ -245,12 +243,12 @@ def _bytes(value: Any, seen: set[int], depth: int = 0) -> int:
     seen.add(id(value))
     if _is_in(kind, (bytes, str)):
         return len(value)
-    if is_subclass(kind, tuple):
+    if inspection.is_subclass(kind, tuple):
         return sum(_bytes(item, seen, depth + 1) for item in tuple.__iter__(value))
-    if package_of(kind) and not _is_in(kind, _COLLECTIONS):
+    if inspection.package_of(kind) and not _is_in(kind, _COLLECTIONS):
         return array_bytes(value)
     if not _is_in(kind, _COLLECTIONS):
-        fields = fields_of(value).values()
+        fields = inspection.fields_of(value).values()
         return sum(_bytes(field, seen, depth + 1) for field in fields)
     # No estimate of an estimate: of a large collection inside, this is less.
     return sum(_bytes(item, seen, depth + 1) for item in _items(value, _INSIDE))

@@ -45,7 +45,7 @@ def rooms(devices: Iterable[Any]) -> dict[str, Room]:
     host: Room | None = None
     for device in devices:
         if device.platform == "cpu":
-            host = host or _host()
+            host = host or room_of_host()
             if host is not None:
                 found[str(device.id)] = host
             continue
@@ -56,7 +56,8 @@ def rooms(devices: Iterable[Any]) -> dict[str, Room]:
     return found
 
 
-def _host() -> Room | None:
+def room_of_host() -> Room | None:
+    """Return the room of the host or container, `None` if that is unknown."""
     memory = HostMemory(**container.memory())
     if memory.resident is None or memory.room is None:
         return None
@@ -361,11 +362,7 @@ class FillingDetector:
         return False
 
     def add(
-        self,
-        profile: MemoryProfile,
-        rooms: Mapping[str, Room],
-        calls: int,
-        now: float,
+        self, profile: MemoryProfile, rooms: Mapping[str, Room], calls: int, now: float
     ) -> Mapping[str, Leak]:
         """Add a snapshot and return the leaks that leave only minutes, by device."""
         self._calls.append((now, calls))
@@ -385,7 +382,7 @@ class FillingDetector:
         }
 
     def _is_urgent(self, leak: Leak, rooms: Mapping[str, Room], now: float) -> bool:
-        left = seconds_left(leak, rooms)
+        left = seconds_left(leak, rooms.get(leak.device))
         grown = now - self._began[leak.device]
         return left is not None and left <= min(FULL_SECONDS, _OF_THE_TIME * grown)
 
@@ -396,17 +393,8 @@ class FillingDetector:
         return third > 0 and all(before < after for before, after in pairwise(marks))
 
 
-def seconds_left(leak: Leak, rooms: Mapping[str, Room]) -> float | None:
-    """Return when *leak* fills its device, `None` if it is unknown how much is free."""
-    room = rooms.get(leak.device)
-    if room is None or not leak.seconds:
-        return None
-    return room.free * leak.seconds / leak.growth_bytes
-
-
-def host_seconds_left(growth: HostGrowth) -> float | None:
-    """Return when *growth* fills the host or container, `None` if that is unknown."""
-    room = _host()
-    if room is None or not growth.growth_bytes:
+def seconds_left(growth: Leak | HostGrowth, room: Room | None) -> float | None:
+    """Return when *growth* fills *room*, `None` if that is unknown."""
+    if room is None or not growth.seconds or not growth.growth_bytes:
         return None
     return room.free * growth.seconds / growth.growth_bytes

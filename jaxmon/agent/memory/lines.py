@@ -124,7 +124,7 @@ class Suspicion:
             return facts.HostGrowth(holder.bytes, holder=holder)
         if young is None or growth is None or not young.goes_on(growth, self._calls()):
             return facts.HostGrowth()
-        left = _leaks().host_seconds_left(growth)
+        left = _leaks().seconds_left(growth, _leaks().room_of_host())
         return growth.replace(full_in_seconds=left, holder=holder)
 
     def _holder(self, device: str) -> facts.MemoryHolder:
@@ -191,7 +191,7 @@ class Suspicion:
         return sum(f.objects.calls for f in self._table if not f.internal)
 
     def _fact(self, leak: Leak) -> Leak:
-        left = _leaks().seconds_left(leak, self._rooms)
+        left = _leaks().seconds_left(leak, self._rooms.get(leak.device))
         return leak.replace(full_in_seconds=left, lines=leak.lines[:_LINES])
 
 

@@ -28,23 +28,12 @@ from jaxmon.agent.jaxlink import backends, failures
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays, sizes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.reports.directory import (
-    MAX_BYTES,
-    MAX_REPORTS,
-    ReportDirectory,
-    ReportDirError,
-    stem_of,
-)
+from jaxmon.agent.reports import directory
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Tally, gauge
-from jaxmon.facts.events import (
-    Errors,
-    EventFact,
-    FailedAllocation,
-    LiveArrays,
-    OomReport,
-)
+from jaxmon.facts import events
+from jaxmon.facts.events import FailedAllocation, OomReport
 from jaxmon.facts.functions import Program
 from jaxmon.facts.memory import Arrays, Device, HostMemory
 from jaxmon.facts.record import encoded
@@ -166,7 +155,7 @@ class ReportBuilder:
                 name = str(kind.dtype)
                 number[name] += here
                 size[name] += kind.shard_bytes * buffers
-        found = LiveArrays(
+        found = events.LiveArrays(
             arrays=count + len(arrays),
             added_up=count,
             bytes=sum(size.values()),
@@ -205,15 +194,15 @@ class ReportBuilder:
 
     def _last(self, name: str, report: OomReport) -> OomReport:
         kind, most = _EVENTS[name]
-        events = [
-            EventFact(
+        latest = [
+            events.EventFact(
                 time=event.time,
                 function=event.function or "",
                 message=event.message[:1000],
             )
             for event in self._context.events.since(kind=kind)[-most:]
         ]
-        return report.replace(**{name: tuple(events)})
+        return report.replace(**{name: tuple(latest)})
 
 
 def text_of(report: OomReport) -> str:
@@ -225,7 +214,7 @@ def text_of(report: OomReport) -> str:
         # The runtime's message may contain a table of buffers, which that would cut.
         data["failure"]["text"] = report.failure.text
         text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-        if len(text) <= MAX_BYTES:
+        if len(text) <= directory.MAX_BYTES:
             break
     return text
 
@@ -268,9 +257,9 @@ class OomReports(Part):
         self.facts = ReportBuilder(context, lines, programs)
         self._context = context
         self._guard = context.guard
-        self._directory = ReportDirectory(context.settings.report_dir)
+        self._directory = directory.ReportDirectory(context.settings.report_dir)
         self._worker = Worker("oom", context.scheduler)
-        self._written: deque[str] = deque(maxlen=MAX_REPORTS)
+        self._written: deque[str] = deque(maxlen=directory.MAX_REPORTS)
         self._count = Tally()
         self._numbers = itertools.count(1)
         # Acquired without blocking: a thread that finds it held leaves the report to
@@ -324,7 +313,7 @@ class OomReports(Part):
 
     def explain(self) -> Explanation:
         """Return the paths of this process's reports, oldest first."""
-        return Explanation({"errors": lambda: Errors(tuple(self.paths()))})
+        return Explanation({"errors": lambda: events.Errors(tuple(self.paths()))})
 
     def collect(self) -> list[Family]:
         """Return the number of reports."""
@@ -365,7 +354,7 @@ class OomReports(Part):
         from jaxmon.agent.oom.text import render  # noqa: PLC0415
 
         skipped = self._skipped.value
-        stem = stem_of(failure.time, next(self._numbers))
+        stem = directory.stem_of(failure.time, next(self._numbers))
         try:
             report = self.facts.build(failure, skipped=skipped - self._reported)
             path = self._directory.write(
@@ -375,7 +364,7 @@ class OomReports(Part):
                     ".txt": disclosure.document(render(report)),
                 },
             )
-        except (ReportDirError, OSError, MemoryError) as error:
+        except (directory.ReportDirError, OSError, MemoryError) as error:
             # The disk may be full too; the user should know what is missing.
             log.warning(
                 "%s ran out of memory; jaxmon could not write its report: %s",

@@ -18,7 +18,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.guard import Guard
@@ -146,21 +146,6 @@ _SESSION_SECONDS = 5.0
 _LONGEST_SECONDS = 60.0
 
 
-class Caught(NamedTuple):
-    """
-    A slow request of a *route*, and the session in which it ended, which has; how long
-    it took, or has taken if the session ended before, how much of that is in the trace,
-    and the id of its trace, if there are traces.
-    """
-
-    recording: Recording
-    request: OpenRequest
-    route: str
-    seconds: float
-    recorded: float
-    trace: str | None
-
-
 class SlowRequests:
     """Waits for a request that is *slower_than* so many seconds, in a session."""
 
@@ -186,8 +171,15 @@ class SlowRequests:
         if (recording := self._recording) is not None:
             recording.release()
 
-    def wait(self, seconds: float, gave_up: Callable[[], bool]) -> Caught | None:
-        """Return a slow request, `None` if none came, or the client *gave_up*."""
+    def wait(
+        self, seconds: float, gave_up: Callable[[], bool]
+    ) -> tuple[Recording, OpenRequest, dict[str, str]] | None:
+        """
+        Return a slow request, `None` if none came, or the client *gave_up*; with the
+        session in which it ended, which has, and headers: its route, how long it took,
+        or has taken if the session ended before, how much of that is in the trace, and
+        the id of its trace, if there are traces.
+        """
         until = monotonic() + seconds
         try:
             while monotonic() < until and not self._over.is_set() and not gave_up():
@@ -226,12 +218,13 @@ class SlowRequests:
             recording.discard()
         return None
 
-    def _follow(self, recording: Recording, route: str, request: OpenRequest) -> Caught:
+    def _follow(
+        self, recording: Recording, route: str, request: OpenRequest
+    ) -> tuple[Recording, OpenRequest, dict[str, str]]:
         """Record until *request* ends."""
-        trace = None
-        if request.trace is not None:
-            ids = request.trace.profiled(recording.name)
-            trace = None if ids is None else ids.trace
+        headers = {ROUTE: route.encode("ascii", "backslashreplace").decode()}
+        if request.trace and (ids := request.trace.profiled(recording.name)):
+            headers[TRACE] = ids.trace
         latest = recording.began + _LONGEST_SECONDS
         while request.in_progress() and now() < latest and recording.ended is None:
             recording.wait(_POLL_SECONDS)
@@ -239,9 +232,9 @@ class SlowRequests:
         recording.end(None)
         if recording.ended is not None:
             ended = min(ended, recording.ended)
-        recorded = ended - max(recording.began, request.started)
-        seconds = ended - request.started
-        return Caught(recording, request, route, seconds, recorded, trace)
+        headers[TOOK] = f"{ended - request.started:.3f}"
+        headers[RECORDED] = f"{ended - max(recording.began, request.started):.3f}"
+        return recording, request, headers
 
 
 DEFAULT_SECONDS = 3.0
@@ -313,11 +306,9 @@ class Profiler(Part):
             seconds = _seconds("seconds", asked, MAX_SECONDS)
             if (slower_than := query.get("slower_than")) is not None:
                 least = _seconds("slower_than", slower_than, MAX_SECONDS / 2)
-                waiting = self._arm(least)
-                work = functools.partial(self._wait, waiting, seconds)
+                work = functools.partial(self._wait, self._arm(least), seconds)
             else:
-                recording = self._begin()
-                work = functools.partial(self._record, recording, seconds)
+                work = functools.partial(self._record, self._begin(), seconds)
         except TraceRefused as refused:
             return error_response(refused.status, str(refused))
         return self._answer(work)
@@ -431,11 +422,12 @@ class Profiler(Part):
             if waiting.cut_short is not None:
                 return error_response(HTTPStatus.CONFLICT, waiting.cut_short)
             return Response(b"", status=HTTPStatus.NO_CONTENT)
-        self._add_programs(caught.recording)
-        tracer, trace = self._observers.tracer, caught.request.trace
+        recording, request, headers = caught
+        self._add_programs(recording)
+        tracer, trace = self._observers.tracer, request.trace
         if tracer is not None and trace is not None:
-            tracer.below(trace, _span(caught.recording))
-        return _response(caught.recording, _facts(caught))
+            tracer.below(trace, _span(recording))
+        return _response(recording, headers)
 
     def _add_programs(self, recording: Recording) -> None:
         try:
@@ -450,16 +442,6 @@ def _span(recording: Recording) -> Child:
     began, ended = recording.began, recording.ended or recording.began
     profile = {conventions.PROFILE: recording.name}
     return Child(conventions.PROFILE_NAME, began, ended, profile)
-
-
-def _facts(caught: Caught) -> dict[str, str]:
-    trace = {} if caught.trace is None else {TRACE: caught.trace}
-    return {
-        ROUTE: caught.route.encode("ascii", "backslashreplace").decode(),
-        TOOK: f"{caught.seconds:.3f}",
-        RECORDED: f"{caught.recorded:.3f}",
-        **trace,
-    }
 
 
 def _response(recording: Recording, facts: Mapping[str, str]) -> Response:

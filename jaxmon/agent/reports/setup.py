@@ -21,7 +21,7 @@ from jaxmon.agent.cache.directory import is_local
 from jaxmon.agent.cache.obstacles import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cache import key_part
-from jaxmon.agent.versions import driver, versions
+from jaxmon.agent.versions import driver, start_of, versions
 from jaxmon.host import disclosure
 from jaxmon.version import VERSION
 
@@ -97,7 +97,7 @@ class Mounts:
 
     def _find(self, path: str) -> MountedDirectory:
         best, place = "", MountedDirectory(path, "")
-        for line in self._lines():
+        for line in start_of(self._path, _MOST_BYTES).splitlines():
             fields, _, source = line.partition(" - ")
             mount, kind = fields.split(" "), source.split(" ")
             if len(mount) < 5 or len(kind) < 2:  # noqa: PLR2004 - as in proc(5)
@@ -113,13 +113,6 @@ class Mounts:
                 whole = f"{inner.rstrip('/')}{rest}" or "/"
                 place = MountedDirectory(f"{_unescaped(kind[1])} {whole}", kind[0])
         return place
-
-    def _lines(self) -> list[str]:
-        try:
-            with self._path.open(encoding="utf-8", errors="replace") as file:
-                return file.read(_MOST_BYTES).splitlines()
-        except OSError:
-            return []
 
 
 def _unescaped(text: str) -> str:

@@ -24,20 +24,14 @@ from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks, PostCallHook
 from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.sampling import window as windows
 from jaxmon.agent.sampling.execution import (
     CallTiming,
     ExecutionFigures,
     ExecutionTimer,
     Sampler,
 )
-from jaxmon.agent.sampling.window import (
-    SITE,
-    CallEnd,
-    DispatchProbe,
-    DispatchWindow,
-    RunAhead,
-    unready,
-)
+from jaxmon.agent.sampling.window import CallEnd, DispatchProbe
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
@@ -78,9 +72,9 @@ class Sampling(Part):
         self._observers = context.observers.sample
         self._executed = context.observers.executed
         self._figures: dict[Function, ExecutionFigures] = {}
-        self.run_ahead = RunAhead(spanning, self.begin)
+        self.run_ahead = windows.RunAhead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.scheduler)
-        self._window: DispatchWindow | None = None
+        self._window: windows.DispatchWindow | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
         self._arrays: tuple[Any, ...] = ()
         self._pid = os.getpid()
@@ -93,7 +87,7 @@ class Sampling(Part):
 
     def attach(self, hooks: Hooks) -> None:
         """Find the hook in JAX."""
-        hooks.attach(SITE, self._take, needs=("watcher",))
+        hooks.attach(windows.SITE, self._take, needs=("watcher",))
 
     def _take(self, at: HookPlaces) -> None:
         at.undo_by(self.detach)
@@ -101,7 +95,7 @@ class Sampling(Part):
         self._clean = is_calling(self._jax)
         self._arrays = array_classes(self._jax)
         missed = self._context.table.missed
-        self._window = DispatchWindow(
+        self._window = windows.DispatchWindow(
             self._jax, place, self._ended, missed, self._guard
         )
 
@@ -177,8 +171,8 @@ class Sampling(Part):
     # --- the timer ---------------------------------------------------------------
 
     def _tick(self) -> None:
-        if self._guard.on(SITE):
-            with self._guard.contained(SITE):  # the timer goes on
+        if self._guard.on(windows.SITE):
+            with self._guard.contained(windows.SITE):  # the timer goes on
                 self.arm(_PASSED)
 
     def arm(self, passed: int = 1) -> None:
@@ -250,7 +244,7 @@ class Sampling(Part):
     ) -> None:
         """Start a call. Calls that JAX traces or interprets are ignored."""
         window = self._window
-        if window is None or not self._guard.on(SITE):
+        if window is None or not self._guard.on(windows.SITE):
             return
         try:
             if (
@@ -261,7 +255,7 @@ class Sampling(Part):
                 window.begin(sampler, counted, jitted, frame)
                 self._context.sites.call_from(frame, sampler.function.name)
         except Exception:  # noqa: BLE001 - contained: the call goes on
-            self._guard.failed(SITE)
+            self._guard.failed(windows.SITE)
 
     def _ended(self, call: CallEnd) -> None:
         window, sampler = self._window, call.begun.arm
@@ -302,7 +296,7 @@ class Sampling(Part):
         if previous.finished is None or previous.finished > started:
             before.append(previous)
         leaves = self._jax.tree_util.tree_leaves((call.args, call.kwargs))
-        before += unready(leaves, self._jax.Array, limit=_INPUTS)
+        before += windows.unready(leaves, self._jax.Array, limit=_INPUTS)
         taken = None if call.since is None else thread_time() - call.since
         called = CallTiming(started, call.ended, taken)
         record = figures.executed

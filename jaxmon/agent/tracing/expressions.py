@@ -10,24 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
-from jaxmon.agent.tracing.objects import (
-    DROPPED,
-    FROZEN,
-    LEAKED,
-    NOTHING,
-    PRINTED,
-    TRACED,
-    Counters,
-    Local,
-    Mistake,
-    Names,
-    Node,
-    TracedValue,
-    ValueOrigin,
-    either,
-    origins,
-    together,
-)
+from jaxmon.agent.tracing.objects import NOTHING, TRACED, TracedValue, together
 
 
 _IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -66,27 +49,27 @@ class Expressions:
         place: tuple[str, str],
         outer: Callable[[str], TracedValue],
         run: Callable[[TracedValue, Arguments], TracedValue],
-        counters: Counters,
+        counters: objects.Counters,
     ) -> None:
         self.place, self.outer, self.run, self.counters = place, outer, run, counters
-        self.names: Names = {}
-        self.mistakes: dict[Mistake, None] = {}
+        self.names: objects.Names = {}
+        self.mistakes: dict[objects.Mistake, None] = {}
         self.certain = True
-        self.leaked: dict[str, Mistake] = {}
+        self.leaked: dict[str, objects.Mistake] = {}
 
-    def mistake(self, kind: str, line: int, text: str) -> Mistake:
+    def mistake(self, kind: str, line: int, text: str) -> objects.Mistake:
         """Return a mistake in this function."""
         file, function = self.place
-        return Mistake(kind, file, line, text, function)
+        return objects.Mistake(kind, file, line, text, function)
 
     def note(self, kind: str, line: int, text: str) -> None:
         """Record a mistake; but for dropped updates, if this runs for certain."""
-        if self.certain and kind == LEAKED:
+        if self.certain and kind == objects.LEAKED:
             self.leaked[text] = self.mistake(kind, line, text)
-        elif self.certain or kind == DROPPED:
+        elif self.certain or kind == objects.DROPPED:
             self.mistakes[self.mistake(kind, line, text)] = None
 
-    def note_frozen(self, origin: ValueOrigin) -> None:
+    def note_frozen(self, origin: objects.ValueOrigin) -> None:
         """Record that the program depends on a value of the host, likewise."""
         if self.certain:
             self.mistakes[origin.mistake] = None
@@ -96,7 +79,7 @@ class Expressions:
         evaluate = self._kinds.get(type(node))
         return NOTHING if evaluate is None else evaluate(self, node)
 
-    def local(self, node: Node) -> TracedValue:
+    def local(self, node: objects.Node) -> TracedValue:
         """Return the function that *node* defines."""
         names, outer = self.names, self.outer
 
@@ -104,7 +87,7 @@ class Expressions:
             found = names.get(name)
             return outer(name) if found is None else found
 
-        return TracedValue(functions=(Local(node, enclosing, self.place[0]),))
+        return TracedValue(functions=(objects.Local(node, enclosing, self.place[0]),))
 
     def used(self, value: TracedValue, *, only: bool = False) -> None:
         """Record that the program depends on *value*, or *only* on random numbers."""
@@ -129,7 +112,7 @@ class Expressions:
     def leaks(self, target: ast.expr, value: TracedValue) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
         if value.traced:
-            self.note(LEAKED, target.lineno, ast.unparse(target))
+            self.note(objects.LEAKED, target.lineno, ast.unparse(target))
 
     # --- names -------------------------------------------------------------------
 
@@ -164,7 +147,9 @@ class Expressions:
                 return base.elements[at]
         if base.content.traced:
             return TRACED
-        return TracedValue(frozen=origins((base, index)), functions=base.functions)
+        return TracedValue(
+            frozen=objects.origins((base, index)), functions=base.functions
+        )
 
     def _sequence(self, node: ast.Tuple | ast.List) -> TracedValue:
         elements = tuple(map(self.of, node.elts))
@@ -183,7 +168,7 @@ class Expressions:
         if any(value.traced for value in values):  # lists, one after the other
             return together(values)
         return TracedValue(
-            shown=any(value.shown for value in values), frozen=origins(values)
+            shown=any(value.shown for value in values), frozen=objects.origins(values)
         )
 
     def _compare(self, node: ast.Compare) -> TracedValue:
@@ -193,11 +178,11 @@ class Expressions:
         return self._combined(*operands)
 
     def _depends(self, operands: Sequence[ast.expr]) -> TracedValue:
-        return TracedValue(frozen=origins(map(self.of, operands)))
+        return TracedValue(frozen=objects.origins(map(self.of, operands)))
 
     def _conditional(self, node: ast.IfExp) -> TracedValue:
         self.used(self.of(node.test), only=True)
-        return either(self.of(node.body), self.of(node.orelse))
+        return objects.either(self.of(node.body), self.of(node.orelse))
 
     def _named(self, node: ast.NamedExpr) -> TracedValue:
         value = self.of(node.value)
@@ -276,7 +261,7 @@ class Expressions:
             return TRACED
         if base.is_file and name == "write":
             self._prints(node, values)
-        return TracedValue(frozen=origins([base, *values]))
+        return TracedValue(frozen=objects.origins([base, *values]))
 
     def _member_call(
         self, node: ast.Call, holder: Any, name: str, values: list[TracedValue]
@@ -289,8 +274,8 @@ class Expressions:
         return None if draw is None else self._drawn(node, draw)
 
     def _drawn(self, node: ast.Call, draw: objects.Draw) -> TracedValue:
-        mistake = self.mistake(FROZEN, node.lineno, draw.text)
-        return TracedValue(frozen=(ValueOrigin(mistake, draw.random),))
+        mistake = self.mistake(objects.FROZEN, node.lineno, draw.text)
+        return TracedValue(frozen=(objects.ValueOrigin(mistake, draw.random),))
 
     def _object_call(
         self,
@@ -308,7 +293,7 @@ class Expressions:
         if jax := objects.name_in_jax(target):
             return self._jax(jax, given, values)
         if objects.is_numpy(target):
-            return TracedValue(frozen=origins(values))
+            return TracedValue(frozen=objects.origins(values))
         if (found := objects.unwrapped(target)) is not None:
             return self.run(TracedValue(functions=(found,)), (given, named))
         return NOTHING
@@ -369,7 +354,7 @@ class Expressions:
             return
         whole = together(values)
         if whole.traced or whole.shown:
-            self.note(PRINTED, node.lineno, ast.unparse(node.func))
+            self.note(objects.PRINTED, node.lineno, ast.unparse(node.func))
         for origin in whole.frozen:
             self.note_frozen(origin)
 

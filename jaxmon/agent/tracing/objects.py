@@ -17,16 +17,9 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon.agent import inspection
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import (
-    ABSENT,
-    field_of,
-    found_in,
-    is_subclass,
-    module_of,
-    name_of,
-    package_of,
-)
+from jaxmon.agent.inspection import ABSENT
 
 
 Node: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -335,7 +328,7 @@ def draw_of(function: Any, *, seeded: bool) -> Draw | None:
     holder = None
     if type(function) is MethodType:
         holder, name = function.__self__, function.__func__.__name__
-    elif is_subclass(type(function), BuiltinFunctionType):
+    elif inspection.is_subclass(type(function), BuiltinFunctionType):
         holder, name = _SELF(function), function.__name__
     if holder is None or type(holder) is ModuleType:
         return None
@@ -345,11 +338,14 @@ def draw_of(function: Any, *, seeded: bool) -> Draw | None:
 def draw_by(holder: Any, name: str) -> Draw | None:
     """Return the same of the method *name* of *holder*."""
     if _is_date(holder) and name in ("now", "utcnow", "today"):
-        return Draw(f"{name_of(holder)}.{name}", random=False)
+        return Draw(f"{inspection.name_of(holder)}.{name}", random=False)
     kind = type(holder)
-    if name in _NO_CHOICE or (module_of(kind), name_of(kind)) not in _GENERATORS:
+    if (
+        name in _NO_CHOICE
+        or (inspection.module_of(kind), inspection.name_of(kind)) not in _GENERATORS
+    ):
         return None
-    numpy = module_of(kind).startswith("numpy")
+    numpy = inspection.module_of(kind).startswith("numpy")
     return Draw(f"{'numpy.' * numpy}random.{name}", random=True)
 
 
@@ -384,7 +380,7 @@ def is_numpy(function: Any) -> bool:
     """Return whether *function* is one of NumPy's."""
     if type(function) is FunctionType:
         return str(function.__module__).startswith("numpy")
-    return package_of(type(function)) == "numpy"
+    return inspection.package_of(type(function)) == "numpy"
 
 
 def is_logger(value: Any) -> bool:
@@ -392,14 +388,14 @@ def is_logger(value: Any) -> bool:
     if type(value) is ModuleType:
         return value.__name__ in ("logging", "absl.logging")
     return any(
-        (module_of(kind), name_of(kind)) == ("logging", "Logger")
+        (inspection.module_of(kind), inspection.name_of(kind)) == ("logging", "Logger")
         for kind in type.__dict__["__mro__"].__get__(type(value))
     )
 
 
 def attribute_of(value: Any, name: str) -> Any:
     """Return an attribute of *value* without running its code, or `ABSENT`."""
-    if type(value) is ModuleType or is_subclass(type(value), ModuleType):
+    if type(value) is ModuleType or inspection.is_subclass(type(value), ModuleType):
         fields = ModuleType.__getattribute__(value, "__dict__")
         found = fields.get(name, ABSENT)
         return (
@@ -407,12 +403,12 @@ def attribute_of(value: Any, name: str) -> Any:
             if found is ABSENT
             else found
         )
-    if is_subclass(type(value), type):
-        found = found_in(value, name)
+    if inspection.is_subclass(type(value), type):
+        found = inspection.found_in(value, name)
     else:
-        found = field_of(value, name)
+        found = inspection.field_of(value, name)
         if found is ABSENT:
-            found = found_in(type(value), name)
+            found = inspection.found_in(type(value), name)
     kind = type(found)
     if kind is staticmethod:
         return found.__func__
@@ -422,13 +418,16 @@ def attribute_of(value: Any, name: str) -> Any:
 
 def method_of(kind: type, name: str) -> FunctionType | None:
     """Return the method *name* of objects of class *kind*."""
-    found = found_in(kind, name)
+    found = inspection.found_in(kind, name)
     return found if type(found) is FunctionType else None
 
 
 def is_bound(holder: Any, name: str, function: Any) -> bool:
     """Return whether *function* is a method that gets *holder* as an argument."""
-    return type(function) is FunctionType and found_in(type(holder), name) is function
+    return (
+        type(function) is FunctionType
+        and inspection.found_in(type(holder), name) is function
+    )
 
 
 def keeps_attributes(value: Any) -> bool:
@@ -470,7 +469,7 @@ def unwrapped(function: Any) -> FunctionType | None:
         if type(function) is MethodType:
             function = function.__func__
             continue
-        wrapped = field_of(uncounted(function), "__wrapped__")
+        wrapped = inspection.field_of(uncounted(function), "__wrapped__")
         if wrapped is ABSENT:
             break
         function = wrapped

@@ -17,20 +17,9 @@ from types import CodeType
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.objects import (
-    NOTHING,
-    TRACED,
-    Counters,
-    Local,
-    Mistake,
-    Names,
-    Node,
-    TracedFunction,
-    TracedValue,
-    either,
-    together,
-)
+from jaxmon.agent.tracing.objects import NOTHING, Local, Names, Node, TracedValue
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.errors import JaxmonError
 from jaxmon.host.files import bounded
@@ -54,11 +43,11 @@ _MAX_LINES = 2_000
 
 
 def read(
-    entry: TracedFunction,
+    entry: objects.TracedFunction,
     *,
     static: Collection[str | int],
     is_user: Callable[[str], bool],
-) -> list[Mistake]:
+) -> list[objects.Mistake]:
     """
     Return the mistakes in *entry* and in what it calls. Runs no code of the program,
     and takes a few milliseconds.
@@ -70,7 +59,7 @@ def read(
     """
     reading = _Reading(is_user)
     reading.enter(entry, static)
-    found: dict[tuple[str, str, int], Mistake] = {}
+    found: dict[tuple[str, str, int], objects.Mistake] = {}
     for mistake in reading.mistakes:
         found.setdefault((mistake.kind, mistake.file, mistake.line), mistake)
     return list(found.values())
@@ -78,15 +67,17 @@ def read(
 
 class _Reading:
     def __init__(self, is_user: Callable[[str], bool]) -> None:
-        self.mistakes: dict[Mistake, None] = {}
+        self.mistakes: dict[objects.Mistake, None] = {}
         self._is_user = is_user
         self._nodes: dict[types.CodeType, Node | None] = {}
         self._active: list[Node] = []
         self._results: dict[object, TracedValue] = {}
-        self._counters = Counters()
+        self._counters = objects.Counters()
         self._left = _MAX_READS
 
-    def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
+    def enter(
+        self, entry: objects.TracedFunction, static: Collection[str | int]
+    ) -> None:
         """Read the jitted function."""
         node = self._node(entry.function)
         if node is None:
@@ -104,7 +95,7 @@ class _Reading:
             elif at < count or name in given or not entry.traced:
                 names[name] = NOTHING
             else:
-                names[name] = TRACED
+                names[name] = objects.TRACED
         self._read(_local(entry.function, node), names, entry=True)
 
     def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
@@ -112,7 +103,7 @@ class _Reading:
         found: TracedValue | None = None
         for function in value.functions:
             result = self._call(function, arguments)
-            found = result if found is None else either(found, result)
+            found = result if found is None else objects.either(found, result)
         return found or NOTHING
 
     def _call(
@@ -176,7 +167,7 @@ def _bound(node: Node, arguments: Arguments) -> Names:
     names.update(zip(positional, given, strict=False))
     names.update({name: value for name, value in named.items() if name in names})
     if node.args.vararg is not None and len(given) > len(positional):
-        names[node.args.vararg.arg] = together(given[len(positional) :])
+        names[node.args.vararg.arg] = objects.together(given[len(positional) :])
     return names
 
 

@@ -13,20 +13,7 @@ from typing import Any, ClassVar
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.objects import (
-    ADVANCED,
-    DROPPED,
-    NOTHING,
-    Counters,
-    Local,
-    Names,
-    Node,
-    TracedValue,
-    counts,
-    either,
-    holder_of,
-    joined,
-)
+from jaxmon.agent.tracing.objects import NOTHING, Names, Node, TracedValue
 
 
 _UPDATES = frozenset(
@@ -47,11 +34,11 @@ class Statements(Expressions):
 
     def __init__(
         self,
-        function: Local,
+        function: objects.Local,
         names: Names,
         run: Callable[[TracedValue, Arguments], TracedValue],
         *,
-        counters: Counters,
+        counters: objects.Counters,
         entry: bool,
     ) -> None:
         node = function.node
@@ -73,7 +60,7 @@ class Statements(Expressions):
             self._body(self._node.body)
         for node in ast.walk(self._node):
             if isinstance(node, ast.Expr) and (text := _dropped(node.value)):
-                self.note(DROPPED, node.lineno, text)
+                self.note(objects.DROPPED, node.lineno, text)
             if removed := _removed(node):
                 for text in [text for text in self.leaked if _base(text) == removed]:
                     del self.leaked[text]
@@ -103,7 +90,7 @@ class Statements(Expressions):
     def _expression(self, node: ast.Expr) -> None:
         if self.drops(node.value) and not _dropped(node.value):
             text = ast.unparse(node.value.func)  # type: ignore[attr-defined]
-            self.note(DROPPED, node.lineno, text)
+            self.note(objects.DROPPED, node.lineno, text)
         self.of(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
@@ -154,14 +141,14 @@ class Statements(Expressions):
         """Note that *target*, which outlives the call, counts: it gets *value*."""
         if not self._entry or not self.certain or value.traced:
             return
-        if not counts(self._node, target, source):
+        if not objects.counts(self._node, target, source):
             return
-        mistake = self.mistake(ADVANCED, target.lineno, ast.unparse(target))
+        mistake = self.mistake(objects.ADVANCED, target.lineno, ast.unparse(target))
         if isinstance(target, ast.Name) and target.id in self._shared:
             counter = self.counters.add(self.place[0], target.id, mistake)
             self.names[target.id] = replace(value, frozen=(*value.frozen, counter))
         elif isinstance(target, ast.Attribute) and self._lives(target):
-            holder = holder_of(self.of(target.value))
+            holder = objects.holder_of(self.of(target.value))
             if holder is not None:
                 self.counters.add(holder, target.attr, mistake)
 
@@ -173,7 +160,9 @@ class Statements(Expressions):
     def _result(self, value: TracedValue) -> None:
         if self._entry:
             self.used(value)
-        self.returned = value if self.returned is None else either(self.returned, value)
+        self.returned = (
+            value if self.returned is None else objects.either(self.returned, value)
+        )
 
     def _if(self, node: ast.If) -> None:
         test = self.of(node.test)
@@ -192,7 +181,7 @@ class Statements(Expressions):
                 self._body(body)
                 if not _leaves(body):
                     names = self.names
-                    after = names if after is None else joined(after, names)
+                    after = names if after is None else objects.joined(after, names)
         self.names = before if after is None else after
 
     def _for(self, node: ast.For) -> None:
@@ -224,7 +213,7 @@ class Statements(Expressions):
         after = self.names
         for handler in node.handlers:
             self._branches(handler.body, ())
-            self.names = joined(after, self.names)
+            self.names = objects.joined(after, self.names)
         self._body(node.orelse)
         self._body(node.finalbody)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import orbax
+from jaxmon.agent.jaxlink import orbax, other_threads
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
@@ -37,30 +37,11 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import (
-    Stack,
-    barrier,
-    calls_back,
-    locked,
-    needs_threads,
-    read_stacks,
-    repeatedly,
-    waits_for_lock,
-)
+from jaxmon.agent.jaxlink.other_threads import Stack
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
+from jaxmon.agent.walltime import tasks
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
-from jaxmon.agent.walltime.tasks import (
-    AWAKE,
-    MOST_THREADS,
-    GarbageCollections,
-    Holders,
-    Task,
-    Tasks,
-    holder,
-    is_still,
-    other_threads,
-    started_by_others,
-)
+from jaxmon.agent.walltime.tasks import Task, Tasks
 from jaxmon.agent.walltime.time_by_call import LatestCalls, LineProgress
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import IDLE_SECONDS
@@ -94,7 +75,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
         threads[:] = [ident for ident in idents if not is_ours(ident)]
         return []
 
-    read_stacks(choose)
+    other_threads.read_stacks(choose)
     found = [
         {
             "name": "" if (thread := by_ident.get(ident)) is None else thread.name,
@@ -106,10 +87,10 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "state": (doing := reader.read(stack)).state,
             "place": line_text(doing.line),
             "function": doing.function,
-            "lock": waits_for_lock(stack),
-            "needs_threads": needs_threads(stack),
-            "barrier": barrier(stack),
-            "callback": calls_back(stack),
+            "lock": other_threads.waits_for_lock(stack),
+            "needs_threads": other_threads.needs_threads(stack),
+            "barrier": other_threads.barrier(stack),
+            "callback": other_threads.calls_back(stack),
             "activity": orbax.activity_of(stack),
             "stack": [
                 f"{line_text(line)} in {line.function}"
@@ -124,7 +105,9 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
 
 
 def _read(idents: list[int]) -> dict[int, Stack]:
-    return repeatedly(partial(read_stacks, lambda _: idents))
+    return other_threads.repeatedly(
+        partial(other_threads.read_stacks, lambda _: idents)
+    )
 
 
 def line_text(line: SourceLine) -> str:
@@ -191,12 +174,12 @@ class Looks:
         self._timeline = timeline
         self._routes = routes
         self._tasks = Tasks()
-        self._holders = Holders()
+        self._holders = Tasks()
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
         self._looked = self.awake = self.fed = perf_counter()
         self.progress = LineProgress(calls)
-        self.garbage = GarbageCollections(reader.finder, sites.threads)
+        self.garbage = tasks.GarbageCollections(reader.finder, sites.threads)
 
     def look(self, due: float, late: float) -> None:
         """
@@ -253,7 +236,7 @@ class Looks:
         """Return what drives the device, if *seen* waits for it, and all that do."""
         if seen.doing.state != JOIN:
             return seen, found
-        others = self._read(partial(other_threads, seen.thread), late)
+        others = self._read(partial(tasks.other_threads, seen.thread), late)
         driving = [other for other in others if other.doing.drives]
         seen = max(driving, key=_rank, default=seen)
         # It waits for threads that wait for work, as those of a server do.
@@ -273,8 +256,8 @@ class Looks:
         serving = self._routes.in_progress() if not few else ()
         if few or seen.doing.parked or seen.thread in {of.home for _, of in serving}:
             return seen.doing.divides
-        stack = read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
-        return bool(stack) and not waits_for_lock(stack)
+        stack = other_threads.read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
+        return bool(stack) and not other_threads.waits_for_lock(stack)
 
     def _add(
         self, entry: LookEntry, how: ThreadState, asked: float, due: float
@@ -314,7 +297,7 @@ class Looks:
 
     def begin(self) -> None:
         """Begin the pause before a look; a microsecond per thread."""
-        if self._holders.mark():
+        if any([used > tasks.AWAKE for used in self._holders.used().values()]):
             self.awake = perf_counter()
 
     def close(self) -> None:
@@ -329,9 +312,9 @@ class Looks:
         calling = [
             ident
             for ident, number in self._sites.threads.copy().items()
-            if ident in idents and not is_ours(ident) and is_still(ident, number)
+            if ident in idents and not is_ours(ident) and tasks.is_still(ident, number)
         ]
-        return calling[-MOST_THREADS:] or [self._main]
+        return calling[-tasks.MOST_THREADS :] or [self._main]
 
     def _find(self, marked: Marked | None, late: float) -> list[_LookMemory]:
         found = self._read(partial(self._candidates, marked), late)
@@ -345,14 +328,14 @@ class Looks:
         """Return the threads of requests that have waited for a lock for a while."""
         latest = perf_counter() - IDLE_SECONDS
         oldest = self._routes.oldest().values()
-        waits = locked({of.home for of in oldest if of.started <= latest})
+        waits = other_threads.locked({of.home for of in oldest if of.started <= latest})
         found = [self._of_thread(ident, at, late) for ident, at in waits.items()]
         return [of._replace(doing=of.doing._replace(state=BLOCKED)) for of in found]
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
     ) -> list[_LookMemory]:
-        stacks = read_stacks(choose)
+        stacks = other_threads.read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
 
     def _held_up(self, seen: _LookMemory) -> _LookMemory:
@@ -361,17 +344,19 @@ class Looks:
         interpreter since `begin`: for what it asked for, or for that thread.
         """
         used = self._holders.used()
-        had_it, task = holder(used), self._tasks.get(seen.thread)
+        had_it, task = tasks.holder(used), self._tasks.get(seen.thread)
         if had_it is None or had_it in {seen.thread, *self._sites.threads}:
             return seen
         waits = seen._replace(how=ThreadState.WAITING)
         # What waits for something else does not wake up.
-        asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < AWAKE
+        asleep = (
+            seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < tasks.AWAKE
+        )
         if asleep or seen.doing.state not in _NEEDS_PYTHON:
             return waits
         if task is None or task.computes():
             return seen
-        stack = read_stacks(lambda _: [had_it]).get(had_it)
+        stack = other_threads.read_stacks(lambda _: [had_it]).get(had_it)
         if not stack:
             return seen
         doing = self._reader.read(stack)._replace(state=GIL, function="")
@@ -402,8 +387,8 @@ class Looks:
         """
         if entry.state not in _FOR_DEVICE:
             return entry
-        for stack in read_stacks(started_by_others).values():
-            if calls_back(stack):
+        for stack in other_threads.read_stacks(tasks.started_by_others).values():
+            if other_threads.calls_back(stack):
                 doing = self._reader.read(stack)
                 # Whether that thread runs is unknown; who delayed the look did.
                 runs = doing.state == PYTHON and late > 0
@@ -432,7 +417,7 @@ class Looks:
         Return *entry* on the line of the thread that works while *waits* waits for an
         item of a queue; as it is if none does.
         """
-        others = self._read(partial(other_threads, waits), late)
+        others = self._read(partial(tasks.other_threads, waits), late)
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)

@@ -13,33 +13,16 @@ from typing import Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import (
-    COMPILE,
-    IDLE,
-    ITEM,
-    JOIN,
-    PYTHON,
-    ActivityReader,
-)
+from jaxmon.agent.jaxlink import activity
+from jaxmon.agent.jaxlink.activity import JOIN
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.walltime import tasks
+from jaxmon.agent.walltime import time_by_call as calls
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
-from jaxmon.agent.walltime.tasks import (
-    Starvation,
-    WorkerProcesses,
-    seconds_held,
-    times_slept,
-)
-from jaxmon.agent.walltime.time_by_call import (
-    CallCount,
-    CallPauses,
-    DeviceSeconds,
-    LatestCalls,
-    TimeByCallRows,
-)
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
@@ -107,25 +90,25 @@ class WallTimePart(Part):
         self._routes = routes
         self._every = context.settings.time_interval
         self._ledger = TimeLedger()
-        reader = ActivityReader(context.jax, context.sites)
-        self._latest_calls = LatestCalls(partial(_call_counts, context.table))
+        reader = activity.ActivityReader(context.jax, context.sites)
+        self._latest_calls = calls.LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
             self._ledger, reader, context.sites, timeline, routes, self._latest_calls
         )
         self._reader = reader
-        self._pauses = CallPauses(partial(_calls_together, context, spanning))
+        self._pauses = calls.CallPauses(partial(_calls_together, context, spanning))
         self._run_ahead = run_ahead
         self._failed_helpers = failed_helpers
         self._look_at_children = look_at_children
-        self._starvation = Starvation()
-        devices = DeviceSeconds(spanning)
+        self._starvation = tasks.Starvation()
+        devices = calls.DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
-        self._time_by_call = TimeByCallRows(devices)
+        self._time_by_call = calls.TimeByCallRows(devices)
         self._held = 0.0
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
-        self._workers = WorkerProcesses(_LONG)
+        self._workers = tasks.WorkerProcesses(_LONG)
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -213,8 +196,8 @@ class WallTimePart(Part):
         if current is not None:
             is_long = max(now.seconds, pause.age_seconds or 0.0) >= _LONG_FOR_OTHERS
             there = self._standing(current.thread) if is_long else {}
-            activity = now.activity or there.get("activity", "")
-            now = now.replace(**{**there, "activity": activity})
+            marked = now.activity or there.get("activity", "")
+            now = now.replace(**{**there, "activity": marked})
         rows = self._time_by_call.describe()
         return Rank(
             now=now,
@@ -270,7 +253,7 @@ class WallTimePart(Part):
         if pools and current is not None:
             # What has failed before may be of a pool that the program has no longer.
             failed = self._workers.failed(perf_counter(), current.since)
-        takes = any(map(_takes, mine["stack"]))
+        takes = _in_queue(mine, " in get")
         free = [row for row in others if takes and not row["needs_threads"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
@@ -292,9 +275,9 @@ class WallTimePart(Part):
         while.
         """
         still = perf_counter() - self._looks.awake >= _LONG
-        waits = [row for row in others if row["state"] == JOIN or _puts(row)]
-        full = [row for row in [mine, *others] if _puts(row)]
-        if not still or not full or not (mine["state"] == JOIN or _puts(mine)):
+        waits = [row for row in others if row["state"] == JOIN or _in_queue(row)]
+        full = list(filter(_in_queue, [mine, *others]))
+        if not still or not full or not (mine["state"] == JOIN or _in_queue(mine)):
             return ()
         # What sleeps elsewhere may be what takes from the only queue that is full.
         rests = _is_parked if len(full) == 1 else _may_sleep
@@ -346,17 +329,17 @@ class WallTimePart(Part):
             spread = shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             pause = _SOON if soon else every * spread
             self._looks.begin()
-            slept = times_slept()
+            slept = tasks.times_slept()
             soon_again, soon = soon, False
             if self._ended.wait(pause):
                 break
             # Once until it is due, and again for the interpreter.
-            slept = times_slept() - slept
+            slept = tasks.times_slept() - slept
             if os.getpid() != pid:  # nothing stops the thread of a forked child
                 break
             due = now + pause
             late = perf_counter() - due
-            self._held += seconds_held(late, pause, slept - 1)
+            self._held += tasks.seconds_held(late, pause, slept - 1)
             try:
                 self._looks.look(due, late if slept > 1 else 0.0)
                 self._follow()
@@ -385,23 +368,16 @@ class WallTimePart(Part):
             if waited >= _LONG and self._workers.worked(now):
                 self._looks.fed = now
             self._starvation.check(self._looks.task(current.thread), now)
-            if self._pauses.check(now, compiles=state == COMPILE):
+            if self._pauses.check(now, compiles=state == activity.COMPILE):
                 starved = self._starvation.seconds
                 self._time_by_call.mark(self._pauses.calls, now, starved)
         self._workers.look(now)
         self._look_at_children()
 
 
-def _takes(line: str) -> bool:
-    """Return whether a *line* of a stack takes from a queue of this process."""
-    return line.endswith(" in get") and "/queue.py:" in line
-
-
-def _puts(row: dict[str, Any]) -> bool:
-    """Return whether a thread waits for room in a queue of this process."""
-    return any(
-        line.endswith(" in put") and "/queue.py:" in line for line in row["stack"]
-    )
+def _in_queue(row: dict[str, Any], how: str = " in put") -> bool:
+    """Return whether a thread waits in a queue of this process: for room."""
+    return any(line.endswith(how) and "/queue.py:" in line for line in row["stack"])
 
 
 def _is_parked(row: dict[str, Any]) -> bool:
@@ -409,7 +385,7 @@ def _is_parked(row: dict[str, Any]) -> bool:
 
 
 def _may_sleep(row: dict[str, Any]) -> bool:
-    return row["state"] in {PYTHON, IDLE, ITEM, JOIN}
+    return row["state"] in {activity.PYTHON, activity.IDLE, activity.ITEM, JOIN}
 
 
 def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
@@ -419,10 +395,10 @@ def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
     )
 
 
-def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
+def _call_counts(table: FunctionTable) -> dict[str, calls.CallCount]:
     """Return the calls of the user's functions so far; what is only traced has none."""
     return {
-        f.name: CallCount(f.objects.calls + f.other_missed.value, missed)
+        f.name: calls.CallCount(f.objects.calls + f.other_missed.value, missed)
         for f in table
         if not f.internal and (missed := f.missed)
     }

@@ -190,6 +190,11 @@ class Tasks:
         made = self._by_ident[ident] = Task(number)
         return made
 
+    def used(self) -> dict[int, float]:
+        """Return seconds of the program's threads since the last call; 1 µs each."""
+        found = {ident: self.get(ident) for ident in program_threads()}
+        return {ident: task.cpu() for ident, task in found.items() if task is not None}
+
     def close(self) -> None:
         """Close all files."""
         for task in self._by_ident.values():
@@ -289,37 +294,14 @@ AWAKE = 5e-5
 """Seconds of processor time: what waits for something else uses less."""
 
 
-class Holders:
+def holder(used: Mapping[int, float]) -> int | None:
     """
-    Compares the processor time of the program's threads over a moment.
+    Return the thread that had the interpreter for most of a moment, `None` if none had.
 
     Only a thread that has the interpreter runs Python, so the one that used most
     processor time in a moment at which the interpreter was taken had it. Threads that
     Python does not know, such as those of XLA, need none.
     """
-
-    def __init__(self) -> None:
-        self._tasks = Tasks()
-
-    def mark(self) -> bool:
-        """Begin a moment; return whether one was awake before. 1 µs per thread."""
-        return any([used > AWAKE for used in self.used().values()])
-
-    def used(self) -> dict[int, float]:
-        """Return the processor seconds of each thread since the moment began."""
-        return {
-            ident: task.cpu()
-            for ident in program_threads()
-            if (task := self._tasks.get(ident)) is not None
-        }
-
-    def close(self) -> None:
-        """Release what is open."""
-        self._tasks.close()
-
-
-def holder(used: Mapping[int, float]) -> int | None:
-    """Return the thread that had it for most of a moment, `None` if none had."""
     most = max(used, key=used.__getitem__, default=None)
     return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
 

@@ -15,15 +15,8 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import OTHER, Function
-from jaxmon.agent.jaxlink.activity import (
-    COMPILE,
-    DATA_WAIT,
-    GC,
-    GIL,
-    IDLE,
-    PYTHON,
-    STARTUP,
-)
+from jaxmon.agent.jaxlink import activity
+from jaxmon.agent.jaxlink.activity import COMPILE
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, FETCH, TRANSFER
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry
 from jaxmon.clocks import perf_counter
@@ -39,14 +32,14 @@ _COLUMNS = {
     DEVICE: "waits",
     FETCH: "waits",
     TRANSFER: "transfer",
-    DATA_WAIT: "data_wait",
-    PYTHON: "python",
-    STARTUP: "python",
+    activity.DATA_WAIT: "data_wait",
+    activity.PYTHON: "python",
+    activity.STARTUP: "python",
     EAGER: "python",
-    GC: "python",
-    GIL: "gil",
+    activity.GC: "python",
+    activity.GIL: "gil",
     BLOCKED: "blocked",
-    IDLE: "blocked",
+    activity.IDLE: "blocked",
     COMPILE: "compile",
 }
 _DIGITS = 7
@@ -413,7 +406,7 @@ class LineProgress:
         self._called = False
         took, state = max(now - current.since, 0.0), current.entry.state
         # A first compile says nothing about how long calls on that line take.
-        place = "" if state in {COMPILE, STARTUP} else current.entry.place
+        place = "" if state in {COMPILE, activity.STARTUP} else current.entry.place
         for key in (state, place):
             if took > self._longest.get(key, 0.0):
                 if len(self._longest) >= _MOST_TIMED:

@@ -26,14 +26,8 @@ from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.recorder import parameters_of
 from jaxmon.agent.warm.statics import object_at, rebuilt
 from jaxmon.errors import SignaturesError
-from jaxmon.facts.signatures import (
-    CACHED,
-    COMPILED,
-    FAILED,
-    RecordedFunction,
-    RecordedSignature,
-    parsed,
-)
+from jaxmon.facts import signatures
+from jaxmon.facts.signatures import RecordedFunction, RecordedSignature
 from jaxmon.host import disclosure
 from jaxmon.host.formats import json_text
 
@@ -252,7 +246,7 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compile what *job* lists; yield a line before each signature, and its result."""
     main, done = job["main"], {tuple(entry) for entry in job["done"]}
     jax: Any = None
-    for number, function in enumerate(parsed(job["document"]).functions):
+    for number, function in enumerate(signatures.parsed(job["document"]).functions):
         left = [
             place
             for place in range(len(function.signatures))
@@ -269,7 +263,7 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         except BaseException as error:  # noqa: BLE001 - a module may even exit
             reason = _text(error)
             for place in left:
-                yield _result(number, place, FAILED, reason)
+                yield _result(number, place, signatures.FAILED, reason)
             continue
         for place in left:
             yield {"begins": [number, place]}
@@ -287,7 +281,7 @@ def _compile(
     *,
     checks: bool,
 ) -> dict[str, Any]:
-    began, status = perf_counter(), CACHED
+    began, status = perf_counter(), signatures.CACHED
     try:
         for candidate in jitted:
             args, kwargs = arguments.of(signature)
@@ -300,13 +294,13 @@ def _compile(
                 import_module("jax").clear_caches()
                 found = _compiled(candidate, args, kwargs)
             if not found:
-                return _result(*at, FAILED, _NOT_STORED)
-            if found == COMPILED:
+                return _result(*at, signatures.FAILED, _NOT_STORED)
+            if found == signatures.COMPILED:
                 status = found
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - the program's, while tracing
-        return _result(*at, FAILED, _text(error))
+        return _result(*at, signatures.FAILED, _text(error))
     return _result(*at, status, "", perf_counter() - began)
 
 
@@ -316,8 +310,8 @@ def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
     _events.clear()
     lowered.compile()
     if CACHE_STORED in _events:
-        return COMPILED
-    return CACHED if CACHE_HIT in _events else ""
+        return signatures.COMPILED
+    return signatures.CACHED if CACHE_HIT in _events else ""
 
 
 def _load(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

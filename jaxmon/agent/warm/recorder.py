@@ -33,11 +33,7 @@ from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec, type_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
-from jaxmon.facts.signatures import (
-    Document,
-    RecordedFunction,
-    RecordedSignature,
-)
+from jaxmon.facts.signatures import Document, RecordedFunction, RecordedSignature
 from jaxmon.threads import RLock
 
 

@@ -13,14 +13,8 @@ import sys
 import types
 from typing import Any
 
-from jaxmon.agent.inspection import (
-    ABSENT,
-    field_of,
-    found_in,
-    is_instance,
-    module_of,
-    name_of,
-)
+from jaxmon.agent import inspection
+from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.errors import SignaturesError
 from jaxmon.host import disclosure
@@ -64,7 +58,7 @@ def described(value: Any, what: str, depth: int = 0) -> Any:
         return inner if kind is tuple else {"list": inner}
     path = path_of(value)
     if not path:
-        msg = f"{what} is a {name_of(kind)}, which only its program can make"
+        msg = f"{what} is a {inspection.name_of(kind)}, which only its program can make"
         raise NotExportableError(msg)
     return {"name": path}
 
@@ -72,18 +66,21 @@ def described(value: Any, what: str, depth: int = 0) -> Any:
 def path_of(value: Any) -> str:
     """Return where *value* is, as ``module:name``; empty if no module has it."""
     kind = type(value)
-    if is_instance(value, type):
-        module, name = module_of(value), name_of(value)
+    if inspection.is_instance(value, type):
+        module, name = inspection.module_of(value), inspection.name_of(value)
     elif kind is types.FunctionType or kind is types.BuiltinFunctionType:
         module, name = value.__module__, value.__qualname__
     elif is_class(kind):
         module = getattr(value, "__module__", "")
         name = getattr(value, "__qualname__", "")
     else:
-        module, name = field_of(value, "__module__"), field_of(value, "__qualname__")
+        module, name = (
+            inspection.field_of(value, "__module__"),
+            inspection.field_of(value, "__qualname__"),
+        )
     if type(module) is not str or type(name) is not str:
         # Such as a marker of its own class, beside which it stands.
-        module = module_of(kind)
+        module = inspection.module_of(kind)
         names = _names_in(module).copy()
         name = next((name for name, item in names.items() if item is value), "")
     path = f"{module}:{name}"
@@ -129,14 +126,18 @@ def _object_at(path: str) -> Any:
     first, *rest = name.split(".")
     found = _names_in(module).get(first, ABSENT)
     for part in rest:
-        found = found_in(found, part) if is_instance(found, type) else ABSENT
+        found = (
+            inspection.found_in(found, part)
+            if inspection.is_instance(found, type)
+            else ABSENT
+        )
     return found
 
 
 def _names_in(module: str) -> dict[str, Any]:
     """Return the variables of a loaded *module*, empty if it is none."""
     found: Any = sys.modules.get(module)
-    if not is_instance(found, types.ModuleType):
+    if not inspection.is_instance(found, types.ModuleType):
         return {}
     names: dict[str, Any] = types.ModuleType.__getattribute__(found, "__dict__")
     return names
