@@ -10,27 +10,21 @@ names directly. What is checked is checked in a process that may compile on its 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import catalog
+from jaxmon.agent.jaxlink.names.table import TABLE
 from jaxmon.catalog import Metric
 
 
 RELEASES = ("0.4.35", "0.6.2", "0.8.2", "0.10.2", "0.12")
 """Releases of JAX in which each name was checked, oldest first."""
-
-# By purpose, in the order of the page. After `#` comes a purpose. Below it, what is
-# missing without the names that follow: metrics of the catalogue or descriptions,
-# joined by `+`; a group, of which one name suffices; the hook that does not attach;
-# whether jaxmon replaces them. Each name has a `y` for each of `RELEASES` that has it;
-# `a.{b c}` stands for `a.b` and `a.c`.
-_TABLE = Path(__file__).with_name("table.txt")
 
 Costs: TypeAlias = tuple[Metric | str, ...]
 
@@ -78,7 +72,8 @@ class Name(NamedTuple):
 
 
 def _sections() -> Iterator[tuple[str, list[Name]]]:
-    for section in f"\n{_TABLE.read_text('utf-8')}".split("\n# ")[1:]:
+    # A line that is indented twice continues the one before.
+    for section in re.sub(r"\n {8}", " ", TABLE).split("\n# ")[1:]:
         title, *lines = section.splitlines()
         names: list[Name] = []
         head = Name("", (), "")

@@ -1,5 +1,16 @@
+"""
+The internal names of JAX that jaxmon uses, by purpose, in the order of the page.
+
+After ``#`` comes a purpose. Below it, what is missing without the names that follow:
+metrics of the catalogue or descriptions, joined by ``+``; a group, of which one name
+suffices; the hook that does not attach; whether jaxmon replaces them. Each name has a
+``y`` for each of `RELEASES` that has it; ``a.{b c}`` stands for ``a.b`` and ``a.c``.
+"""
+
+TABLE = """
 # Creation of jitted functions
-JIT_CACHE_MISSES + JIT_CACHE_HITS + RECOMPILES + COMPILES + ERRORS + HOST_TRANSFERS + DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE | hook misses
+JIT_CACHE_MISSES + JIT_CACHE_HITS + RECOMPILES + COMPILES + ERRORS + HOST_TRANSFERS +
+        DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE | hook misses
     yyyyy jax._src.core.trace_state_clean
 JIT_CALLS + JIT_CACHE_HITS | hook calls | replaced
     yyyyy jax._src.pjit._cpp_pjit
@@ -48,7 +59,8 @@ JIT_CACHE_MISSES + JIT_CACHE_HITS + RECOMPILES | group helper
     yyy-- jax._src.pjit:_python_pjit_helper
     ---yy jax._src.pjit:_run_python_pjit
 reasons of misses without a compile
-    yyyyy <jitted call>.unsafe_call.{ordered_effects has_unordered_effects has_host_callbacks}
+    yyyyy <jitted call>.unsafe_call.{ordered_effects has_unordered_effects
+        has_host_callbacks}
 # Arguments of a compiled call
 RECOMPILES | group leaves of a call
     yyy-- jax._src.pjit:_python_pjit_helper({p args_flat})
@@ -66,14 +78,17 @@ recompiles by the cause new_function + labels of compiles ahead of time
 recompiles by the cause options + recompiles by the cause static_argument
     yyyyy jax._src.pjit.PjitInfo.{static_argnums static_argnames}
 recompiles by the cause options
-    yyyyy jax._src.pjit.PjitInfo.{donate_argnums donate_argnames in_shardings_leaves out_shardings_leaves in_layouts_leaves out_layouts_leaves device backend keep_unused inline}
+    yyyyy jax._src.pjit.PjitInfo.{donate_argnums donate_argnames in_shardings_leaves
+        out_shardings_leaves in_layouts_leaves out_layouts_leaves device backend
+        keep_unused inline}
     -yyyy jax._src.pjit.PjitInfo.compiler_options_kvs
     yyyyy jax._src.sharding_impls.UnspecifiedValue
     ----y jax._src.api.Inline.AUTO
 # The same for pmap
 label and causes of functions from jax.pmap | group options of pmap
     -yy-- jax._src.api:_cpp_pmap.cache_miss(prepare_pmap_fn)
-    y---- jax._src.api:_cpp_pmap.cache_miss({fun in_axes out_axes static_broadcasted_tuple donate_tuple devices axis_size})
+    y---- jax._src.api:_cpp_pmap.cache_miss({fun in_axes out_axes
+        static_broadcasted_tuple donate_tuple devices axis_size})
 label and causes of functions from jax.pmap
     yyy-- jax._src.api:_cpp_pmap.cache_miss({axis_name backend p})
     yyy-- jax._src.api.PmapCallInfo.{flat_args in_tree}
@@ -82,7 +97,8 @@ label and causes of functions from jax.pmap
     --yyy jax._src.pmap:pmap.wrapped({infer_params args kwargs})
     ---yy jax._src.pmap.CachedShardMap.pmapped
     --yyy jax._src.pmap:pmap.lower(infer_params)
-    --yyy jax._src.pmap:pmap.infer_params({static_broadcasted_tuple in_axes donate_tuple devices backend axis_size axis_name})
+    --yyy jax._src.pmap:pmap.infer_params({static_broadcasted_tuple in_axes
+        donate_tuple devices backend axis_size axis_name})
 label and causes of functions from jax.pmap | group leaves of a pmap
     --y-- jax._src.pmap:pmap.wrapped(p)
     ---yy jax._src.pmap:pmap.wrapped({cached dyn_args_flat})
@@ -133,12 +149,14 @@ outcomes of compiles whose events were missed | group builds | replaced
     -yyyy jax._src.compiler.backend_compile_and_load
 the line that cleared JAX's caches | replaced
     yyyyy jax._src.util.clear_all_caches
-PROGRAMS + PROGRAM_INFO + PROGRAM_FLOPS + PROGRAM_ACCESSED_BYTES + labels of compiles not caused by a call
+PROGRAMS + PROGRAM_INFO + PROGRAM_FLOPS + PROGRAM_ACCESSED_BYTES + labels of compiles
+        not caused by a call
     yyyyy jax._src.interpreters.pxla:_cached_compilation({name xla_executable})
 programs of jax.pmap
     yyy-- jax._src.interpreters.pxla:UnloadedPmapExecutable.from_hlo({pci compiled})
 the function label of compiles ahead of time
-    yyyyy jax._src.interpreters.pxla:{UnloadedMeshExecutable.from_hlo(all_args_info) lower_sharding_computation(closed_jaxpr) lower_sharding_computation(fun_name)}
+    yyyyy jax._src.interpreters.pxla:{UnloadedMeshExecutable.from_hlo(all_args_info)
+        lower_sharding_computation(closed_jaxpr) lower_sharding_computation(fun_name)}
     yyyyy <jaxpr>.debug_info.func_src_info
 # Ahead of time
 the function label of compiles ahead of time | group ahead of time
@@ -146,10 +164,15 @@ the function label of compiles ahead of time | group ahead of time
     y---- jax._src.pjit:_make_jit_wrapper.trace({fun jit_info})
 # Events
 COMPILE_SECONDS + PERSISTENT_CACHE_REQUESTS | hook monitoring
-    yyyyy jax._src.monitoring.{register_event_listener register_event_duration_secs_listener get_event_listeners get_event_duration_listeners}
-COMPILE_SECONDS + PERSISTENT_CACHE_REQUESTS | group removing listeners | hook monitoring
-    --yyy jax._src.monitoring.{unregister_event_listener unregister_event_duration_listener}
-    yy--- jax._src.monitoring.{_unregister_event_listener_by_callback _unregister_event_duration_listener_by_callback}
+    yyyyy jax._src.monitoring.{register_event_listener
+        register_event_duration_secs_listener get_event_listeners
+        get_event_duration_listeners}
+COMPILE_SECONDS + PERSISTENT_CACHE_REQUESTS | group removing listeners | hook
+        monitoring
+    --yyy jax._src.monitoring.{unregister_event_listener
+        unregister_event_duration_listener}
+    yy--- jax._src.monitoring.{_unregister_event_listener_by_callback
+        _unregister_event_duration_listener_by_callback}
 CHECKPOINT_BYTES
     -yyyy jax._src.monitoring.{register_scalar_listener get_scalar_listeners}
 CHECKPOINT_BYTES | group removing scalar listeners
@@ -173,8 +196,10 @@ PERSISTENT_CACHE_SAVED_SECONDS
 # Programs
 PROGRAMS + PROGRAM_INFO + PROGRAM_FLOPS + PROGRAM_ACCESSED_BYTES
     yyyyy <executable>.{hlo_modules cost_analysis get_compiled_memory_stats}
-PROGRAM_ARGUMENT_BYTES + PROGRAM_OUTPUT_BYTES + PROGRAM_TEMPORARY_BYTES + PROGRAM_CODE_BYTES
-    yyyyy <memory>.{argument_size_in_bytes output_size_in_bytes temp_size_in_bytes generated_code_size_in_bytes}
+PROGRAM_ARGUMENT_BYTES + PROGRAM_OUTPUT_BYTES + PROGRAM_TEMPORARY_BYTES +
+        PROGRAM_CODE_BYTES
+    yyyyy <memory>.{argument_size_in_bytes output_size_in_bytes temp_size_in_bytes
+        generated_code_size_in_bytes}
 PROGRAM_PEAK_BYTES
     --yyy <memory>.peak_memory_in_bytes
 PROGRAM_INFO + PROGRAMS | group print options
@@ -199,7 +224,8 @@ FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS
     yyyyy "rematted_computation"
     yyyyy <product>.precision
     -yyyy <ragged product>.ragged_dot_dimension_numbers
-    yyyyy jax._src.pallas.pallas_call:_pallas_call_jvp_rule({grid_mapping cost_estimate})
+    yyyyy jax._src.pallas.pallas_call:_pallas_call_jvp_rule({grid_mapping
+        cost_estimate})
     yyyyy jax._src.pallas.core.GridMapping.grid
     yyyyy jax._src.pallas.core.CostEstimate.flops
     yyyyy <equation>.source_info.traceback.frames
@@ -232,7 +258,8 @@ determinism checks of sampled calls | group side effects of foreign functions
 PERSISTENT_CACHE_WRITES + PERSISTENT_CACHE_OBSTACLE | hook persistent_cache | replaced
     yyyyy jax._src.compiler._cache_write
 PERSISTENT_CACHE_WRITES + PERSISTENT_CACHE_OBSTACLE
-    yyyyy jax._src.compiler:_compile_and_write_cache({cache_key module_name compile_time host_callbacks})
+    yyyyy jax._src.compiler:_compile_and_write_cache({cache_key module_name
+        compile_time host_callbacks})
 PERSISTENT_CACHE_ERRORS | hook persistent_cache | replaced
     yyyyy jax._src.compiler.warnings
 PERSISTENT_CACHE_ERRORS
@@ -244,7 +271,8 @@ the obstacle too_large | hook persistent_cache | replaced
 the obstacle too_large
     yyyyy jax._src.lru_cache:LRUCache.put
 obstacles not_in_use and unusable_directory
-    yyyyy jax._src.compilation_cache.{_cache _cache_initialized _cache_checked _cache_used}
+    yyyyy jax._src.compilation_cache.{_cache _cache_initialized _cache_checked
+        _cache_used}
     yyyyy jax._src.path.epath_installed
     yyyyy <persistent cache>._path
     ---yy jax.config.jax_compilation_cache_check_contents
@@ -252,7 +280,8 @@ the obstacle path_in_key
     yyyyy jax._src.compilation_cache.decompress_executable
     yyyyy jax._src.lib.xla_client.CompileOptions
     yyyyy jax._src.cache_key._hash_serialized_compile_options
-    yyyyy <compile options>.executable_build_options.debug_options.{ xla_gpu_per_fusion_autotune_cache_dir xla_gpu_kernel_cache_file}
+    yyyyy <compile options>.executable_build_options.debug_options.{
+        xla_gpu_per_fusion_autotune_cache_dir xla_gpu_kernel_cache_file}
 the obstacle not_writer + the place of a process in its job
     yyyyy jax._src.distributed.global_state.process_id
 the cause of compiles of a job that a shared cache does not save
@@ -261,7 +290,8 @@ the cause of compiles of a job that a shared cache does not save
 DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE | hook sampling
     yyyyy jax._src.api._nan_check_posthook
     yyyyy jax._src.config.{debug_nans debug_infs}
-DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE | group hook after a call | hook sampling
+DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE | group hook after a call | hook
+        sampling
     --yyy jax._src.api._post_hook_state.{get_global set_global get_local set_local}
     yy--- jax._src.lib.jax_jit.{global_state thread_local_state}
 DISPATCH_SECONDS + EXECUTION_SECONDS + NONFINITE
@@ -280,9 +310,11 @@ outputs that the program holds when it ends
 inspection of values that missed calls return
     yyyyy jax._src.pjit:_cpp_pjit.cache_miss(outs)
 # Transfers
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS + HOST_SYNCS + HOST_SYNC_SECONDS | hook transfers
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS + HOST_SYNCS +
+        HOST_SYNC_SECONDS | hook transfers
     yyyyy jax._src.array.ArrayImpl
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group reads | hook transfers | replaced
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group reads | hook
+        transfers | replaced
     y---- jax._src.array.ArrayImpl._single_device_array_to_np_array
     -yyyy jax._src.array.ArrayImpl._single_device_array_to_np_array_did_copy
     ----y jax._src.array.ArrayImpl._to_np_array_did_copy
@@ -290,10 +322,12 @@ each shard would count as a transfer
     yyyyy jax._src.array:ArrayImpl._value({self i})
 HOST_SYNCS + HOST_SYNC_SECONDS | hook transfers | replaced
     yyyyy jax._src.array.ArrayImpl.block_until_ready
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group sends | hook transfers | replaced
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group sends | hook
+        transfers | replaced
     --yyy jax._src.interpreters.pxla._jax.batched_device_put
     yyyyy jax._src.interpreters.pxla.xc.batched_device_put
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group sends, for dispatch | replaced
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group sends, for
+        dispatch | replaced
     ---yy jax._src.dispatch._jax.batched_device_put
     yyyyy jax._src.dispatch.xc.batched_device_put
 HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS
@@ -301,17 +335,21 @@ HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS
     ----y jax._src.interpreters.pxla:_shard_np_array(batch_xs)
 HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | replaced
     ----y jax._src.interpreters.pxla._jax.shard_args
-HOST_SYNCS + HOST_SYNC_SECONDS | group block_until_ready of several | hook transfers | replaced
+HOST_SYNCS + HOST_SYNC_SECONDS | group block_until_ready of several | hook transfers |
+        replaced
     ---yy jax._src.api._jax.batched_block_until_ready
     yyyyy jax._src.api.xc.batched_block_until_ready
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group last step of jnp.array
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group last step of
+        jnp.array
     yyyyy jax._src.lax.lax._convert_element_type
     ---yy jax._src.lax.lax.stage
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group where jnp.array looks it up | replaced
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group where jnp.array
+        looks it up | replaced
     --yyy jax._src.numpy.array_constructors.lax
     -y--- jax._src.numpy.array.lax
     y---- jax._src.numpy.lax_numpy.lax_internal
-HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.array sends
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.array
+        sends
     --yyy jax._src.numpy.array_constructors:array({out object})
     -y--- jax._src.numpy.array:array({out object})
     y---- jax._src.numpy.lax_numpy:array({out object})
@@ -415,3 +453,4 @@ traces by /debug/profile | group profiler | replaced
 traces by /debug/profile | group options of the profiler
     -yyyy jax._src.lib._profiler.ProfileOptions
     y---- jax._src.lib.xla_client.profiler.ProfileOptions
+"""
