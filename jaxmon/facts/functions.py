@@ -240,6 +240,21 @@ class Selected(Fact):
     ratio: float = 0.0
 
 
+class Inefficient(Fact):
+    """
+    An operation *where* another has the same results: of a *kind*, ``lookup`` by an
+    *array* of one-hot vectors, or ``sort`` of an *array* of which a few elements of
+    *size* are *used*; its *ratio* of all operations.
+    """
+
+    kind: str = ""
+    array: str = ""
+    size: int = 0
+    used: int = 0
+    ratio: float = 0.0
+    where: str = ""
+
+
 class Copied(Fact):
     """
     Arguments that each call copies, because they are not donated.
@@ -327,6 +342,7 @@ class Program(Fact):
         selected: branches that it computes in vain, if it does.
         whole: arrays that each device holds whole, though it need not.
         resharded: arguments that it divides otherwise than they are.
+        inefficient: an operation in it that has a cheaper form.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -353,6 +369,7 @@ class Program(Fact):
     selected: Selected | None = None
     whole: WholeArrays | None = None
     resharded: Resharded | None = None
+    inefficient: Inefficient | None = None
     copied: Copied = Copied()
 
 
