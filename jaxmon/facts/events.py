@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.facts.functions import Folded, Obstacle, Program, Requests
+from jaxmon.facts.contents import Folded
+from jaxmon.facts.functions import Obstacle, Program, Requests
 from jaxmon.facts.memory import Allocations, Arrays, Device, HostMemory, Placed
 from jaxmon.facts.record import NOTHING, Fact
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxmon.facts import SCHEMA
-from jaxmon.facts.functions import Captured, Program, Unrolled
+from jaxmon.facts.contents import Captured, Unrolled
+from jaxmon.facts.functions import Program
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host.formats import json_text

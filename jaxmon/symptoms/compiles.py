@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog
+from jaxmon.facts.contents import Folded
 from jaxmon.facts.events import Compiling
-from jaxmon.facts.functions import Folded, FunctionFact
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason

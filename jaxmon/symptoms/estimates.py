@@ -71,7 +71,9 @@ def traced_again(snapshot: Snapshot, period: Period) -> float:
     measured = snapshot.compile_time + snapshot.load_time
     compiled = measured * period.seconds / max(since_start, 1e-9)
     compiled = max(compiled + snapshot.compiling.oldest_seconds - called, 0.0)
-    return traced - compiled if compiled < traced / 2 else 0.0
+    again = traced - compiled
+    certain = period.is_worth(again, "compile", 0.0)
+    return again if certain and compiled < traced / 2 else 0.0
 
 
 def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:

@@ -307,8 +307,10 @@ def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
         share = limits.transfers_slow_share
         worth = max(seconds_in(limits.transfers_slow), share * observed)
         often = line.count >= limits.transfers_in_a_loop
+        computed = snapshot.device_seconds * (line.direction == "device_to_host")
+        won = max(line.seconds - computed, 0.0)
         # Who writes block_until_ready means it.
-        if often and line.seconds >= worth and line.direction != "sync":
+        if often and won >= worth and line.direction != "sync":
             by = f" ({line.how})" if line.how else ""
             blocked = f", blocking for {duration(line.seconds)}" if line.seconds else ""
             yield Finding(
@@ -319,7 +321,7 @@ def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
                 (),
                 _instead_of(line),
                 where=line.place,
-                seconds=line.seconds,
+                seconds=won,
             )
 
 

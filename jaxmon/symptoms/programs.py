@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from jaxmon import catalog
-from jaxmon.facts.functions import FunctionFact, WholeArrays
+from jaxmon.facts.contents import WholeArrays
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.walltime import SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -168,12 +169,19 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _selected(snapshot: Snapshot) -> Iterator[Finding]:
+def _on_device(snapshot: Snapshot, function: FunctionFact, ratio: float) -> str:
+    """Return what that *ratio* of its operations may take, empty if not worth it."""
     observed = snapshot.process.observed_seconds
+    most = min(function.device_seconds, observed)
+    least = snapshot.limits.time_worth_estimated * observed
+    took = f"up to about {duration(ratio * most)} of {duration(most)} on the device"
+    return took if ratio * most >= least else ""
+
+
+def _selected(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
-        found, most = function.program.selected, function.device_seconds
-        took = min(found.ratio * most, observed) if found else 0.0
-        if not found or took < snapshot.limits.time_worth_estimated * observed:
+        found = function.program.selected
+        if not found or not (took := _on_device(snapshot, function, found.ratio)):
             continue
         number = {2: "both"}.get(found.branches, f"all {found.branches}")
         yield Finding(
@@ -182,12 +190,35 @@ def _selected(snapshot: Snapshot) -> Iterator[Finding]:
             f"Under jax.vmap, {function.name} computes {number} branches of "
             f"{found.where} for each of {counted(found.batch, 'element')}, and selects "
             f"between the results: {share(found.ratio, 1)} of its operations are in "
-            f"branches other than the cheapest, up to about {duration(took)} of "
-            f"{duration(most)} on the device.",
+            f"branches other than the cheapest, {took}.",
             (),
             "If the others are seldom needed, decide outside of jax.vmap: call "
             "jax.lax.cond once, with jnp.any of the conditions, and jax.vmap in its "
             "branches. If some element always needs them, nothing would be won.",
+            where=found.where,
+        )
+
+
+def _inefficient(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        found = function.program.inefficient
+        if not found or not (took := _on_device(snapshot, function, found.ratio)):
+            continue
+        what = f"sorts {found.size:,} elements, and uses {found.used:,} of them"
+        advice = (
+            "jax.lax.top_k returns some without a sort of the rest. Of a shuffle, draw "
+            "with jax.random.randint if they may repeat, or shuffle once for all."
+        )
+        if found.kind == "lookup":
+            what = f"looks up rows by a product of one-hot vectors, {found.array}"
+            advice = "`table[indices]`, or jnp.take, reads only these rows."
+        yield Finding(
+            "inefficient",
+            function.name,
+            f"{function.name} {what}, at {found.where}: {share(found.ratio, 1)} of its "
+            f"operations, {took}.",
+            (),
+            advice,
             where=found.where,
         )
 
@@ -333,6 +364,11 @@ SYMPTOMS = (
         *("selected", "", "All branches are computed under vmap.", HINT),
         *(_selected, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing="only the program shows which of them is needed",
+    ),
+    Symptom(
+        *("inefficient", "", "An operation has a cheaper form.", HINT),
+        *(_inefficient, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing=LINES,
     ),
     Symptom(
         *("whole", "F2", "Each device holds arrays whole in vain.", HINT),

@@ -13,7 +13,7 @@ import pytest
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.scheduler import WorkBudget
-from jaxmon.facts.functions import Copied
+from jaxmon.facts.contents import Copied
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded

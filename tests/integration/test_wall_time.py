@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from jaxmon.agent.walltime.part import WallTimePart
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 
@@ -371,3 +374,16 @@ def test_waits_are_known_by_what_they_wait_for() -> None:
     assert [False, True, True] in found["loop"]
     assert found["awaits"] == []
     assert (found["asleep"], found["works"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "is_over"),
+    [(False, None, True), (True, None, False), (False, KeyboardInterrupt(), False)],
+)
+def test_what_went_on_last_is_over_at_the_end(monkeypatch, asked, error, is_over):
+    """Not if a report is asked for meanwhile, nor if the user has ended the program."""
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    looks = SimpleNamespace(progress=SimpleNamespace(current="waits"))
+    WallTimePart.refresh(cast("Any", SimpleNamespace(_looks=looks)), asked=asked)
+
+    assert (looks.progress.current is None) == is_over

@@ -85,6 +85,14 @@ FAULTY = {
                 print(x)  # printed
             return loss
         """,
+    "what a decided condition leaves": """
+        def step(x):
+            if DEBUG:
+                return x
+            if not VERBOSE:
+                return x * 2
+            return x + np.random.normal()  # frozen
+        """,
     "containers": """
         def step(x):
             y = x * 2

@@ -182,6 +182,16 @@ HEALTHY = {
             print(x)
             return x + time.time()
         """,
+    "what a decided condition ends": """
+        def step(x):
+            if VERBOSE:
+                if x.ndim:
+                    return x
+            print(x)
+            if not DEBUG:
+                return x * 2
+            return x + time.time()
+        """,
     "what is local or a name": """
         ids = iter(range(10))
         def step(params, x):

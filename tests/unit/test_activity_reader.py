@@ -253,11 +253,13 @@ def test_a_library_waits_for_its_own_thread(callers, expected):
 @pytest.mark.parametrize("below", [[], [MACHINERY, LIBRARY], [LIBRARY]])
 def test_devices_are_initialised_by_the_first_operation(below: list[Position]) -> None:
     """It is neither compiled nor outside of jit for so long."""
-    of_jax = [xla_bridge._init_backend, pjit._pjit_call_impl_python]
-    codes = (Position(one.__code__, 0, {}) for one in of_jax)
-    found = read(*below, *codes, PROGRAM)
+    for first in (xla_bridge._init_backend, xla_bridge.discover_pjrt_plugins):
+        of_jax = [first, pjit._pjit_call_impl_python]
+        codes = (Position(one.__code__, 0, {}) for one in of_jax)
+        found = read(*below, *codes, PROGRAM)
 
-    assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
+        assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
+        assert not found.function
 
 
 @pytest.mark.parametrize("loop", [vars(BaseEventLoop)["_run_once"], asyncio.Runner.run])

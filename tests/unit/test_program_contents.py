@@ -1,4 +1,4 @@
-"""What is found in jaxprs: constants, branches under vmap, arrays held whole."""
+"""What is found in jaxprs: constants, branches under vmap, what is in vain."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.jaxlink.contents import captured, selected, whole, zeroed
+from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 
 
@@ -279,3 +280,74 @@ def test_the_shapes_on_a_device_are_in_the_text_of_a_program():
 
     assert several.shapes == (((6, 8), (), (3,)), ((4, 2), ()))
     assert read_hlo([f"{head}1\n"], comparable=True).shapes == ()
+
+
+TABLE_OF_WORDS, WORDS = jnp.ones((2000, 64)), jnp.arange(96) % 2000
+KEY, MANY = jax.random.key(0), jnp.arange(5000.0)
+
+
+def looked_up(words, table):
+    return jnp.tanh(jax.nn.one_hot(words, 2000) @ table)
+
+
+def compared(words, table):
+    ones = (words[:, None] == jnp.arange(2000)).astype(jnp.float32)
+    return jnp.einsum("wv,vd->wd", ones, table)
+
+
+def drawn(key):
+    return jax.random.choice(key, 5000, (64,), replace=False)
+
+
+def largest(values):
+    return jnp.sort(values)[-20:]
+
+
+def first(values):
+    return values[jnp.argsort(values)[:20]]
+
+
+@pytest.mark.parametrize(
+    ("fun", "given", "kind", "size"),
+    [
+        (looked_up, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
+        (jax.jit(looked_up), (WORDS, TABLE_OF_WORDS), "lookup", 2000),
+        (compared, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
+        (drawn, (KEY,), "sort", 5000),
+        (largest, (MANY,), "sort", 5000),
+        (first, (MANY,), "sort", 5000),
+    ],
+)
+def test_operations_with_a_cheaper_form_are_found(fun, given, kind, size):
+    """With their line, their size, and that they are most of the program."""
+    found = inefficient(jaxpr_of(fun, *given), LINES)
+
+    assert found is not None
+    assert (found.kind, found.size) == (kind, size)
+    assert "test_program_contents.py:" in found.where
+    assert found.ratio > 0.3
+
+
+@pytest.mark.parametrize(
+    ("fun", "given"),
+    [
+        (lambda words, table: table[words], (WORDS, TABLE_OF_WORDS)),
+        # The loss of a classifier, a histogram, an identity, and few classes.
+        (lambda w, x: (jax.nn.one_hot(w, 64) * x[w]).sum(-1), (WORDS, TABLE_OF_WORDS)),
+        (lambda w, x: jax.nn.one_hot(w, 2000).T @ x[:96], (WORDS, TABLE_OF_WORDS)),
+        (lambda x: jnp.eye(2000) @ x, (TABLE_OF_WORDS,)),
+        (lambda w, x: jax.nn.one_hot(w, 8) @ x[:8], (WORDS, TABLE_OF_WORDS)),
+        (lambda key: jax.random.permutation(key, 5000), (KEY,)),
+        (lambda key: jax.random.choice(key, 5000, (64,)), (KEY,)),
+        (jnp.sort, (MANY,)),
+        (jnp.median, (MANY,)),
+        (lambda x: (jnp.sort(x)[:20], jnp.sort(x)), (MANY,)),
+        (lambda x: (s := jnp.sort(x), s[:20]), (MANY,)),
+        (lambda x: jnp.sort(x)[::2], (MANY,)),
+        (lambda x: jax.lax.top_k(x, 20), (MANY,)),
+        (lambda x: jnp.sort(x[:50])[:2], (MANY,)),
+    ],
+)
+def test_what_has_no_cheaper_form_is_silent(fun, given):
+    """Nor what is small, or used otherwise, too."""
+    assert inefficient(jaxpr_of(fun, *given), LINES) is None

@@ -198,3 +198,42 @@ def test_one_constraint_is_one_finding():
     found = [of for of in findings(functions=functions) if of.topic == "whole"]
 
     assert [of.subject for of in found] == ["step"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [
+        ("lookup", "looks up rows by a product of one-hot vectors, f[9]"),
+        ("sort", "sorts 9,000 elements, and uses 32 of them"),
+    ],
+)
+@pytest.mark.parametrize(("ratio", "is_found"), [(0.9, True), (0.4, False)])
+def test_operations_with_a_cheaper_form(kind, verdict, ratio, is_found):
+    """If they may be much of the time."""
+    given = {"kind": kind, "array": "f[9]", "size": 9000, "used": 32, "where": "a.py:7"}
+    samples = {"execution_mean": 0.02, "samples": 9}
+    program = {"inefficient": {**given, "ratio": ratio}}
+    found = findings(functions=function(program=program, samples=samples))
+
+    got = [of for of in found if of.topic == "inefficient"]
+    assert [(of.where, of.seconds) for of in got] == [("a.py:7", 0.0)] * is_found
+    if got:
+        assert got[0].verdict == (
+            f"train.step {verdict}, at a.py:7: 90 % of its operations, up to about "
+            "2 min 42 s of 3 min on the device."
+        )
+
+
+def test_no_part_is_larger_than_the_time():
+    """Samples of a busy machine may say that calls took longer than the program ran."""
+    given = {"kind": "sort", "ratio": 0.5, "where": "a.py:7"}
+    samples = {"execution_mean": 1.0, "samples": 9}
+    (only,) = [
+        of
+        for of in findings(
+            process={"observed_seconds": 60.0, "now": 1000.0},
+            functions=function(program={"inefficient": given}, samples=samples),
+        )
+        if of.topic == "inefficient"
+    ]
+    assert only.verdict.endswith("up to about 30.0 s of 1 min on the device.")

@@ -310,6 +310,13 @@ def test_each_mistake_is_told_in_these_words(case):
     [
         device(0, in_use=79 * GIB),
         transfers("device_to_host", 99, 99.0),
+        # The device computes meanwhile.
+        {
+            **transfers("device_to_host", 800, 20.0),
+            "functions": function(
+                calls=900, recompiles={}, samples={"execution_mean": 0.02}
+            ),
+        },
         transfers("sync", 9000, 500.0),
         warned("deprecated", 9, "Use that."),
         {"draws": [{"place": "a.py:7", "draws": 900, "samples": 2, "same": 800}]},

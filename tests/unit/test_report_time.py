@@ -252,6 +252,16 @@ def test_tracing_without_a_compile_belongs_to_the_operations():
     assert only.seconds == pytest.approx(180 + 360 - 6)
 
 
+@pytest.mark.parametrize(("compiled", "is_found"), [(20.0, True), (200.0, False)])
+def test_tracing_is_what_no_error_explains(compiled, is_found):
+    """What was measured and what looks found may differ by as much."""
+    phases = {"backend_compile": {"seconds": compiled}}
+    functions = function(phases=phases, recompiles={})
+    got = found({"compile": 0.5}, functions=functions)
+
+    assert ("eager" in {of.topic for of in got}) == is_found
+
+
 def test_large_numpy_arguments_are_copied_on_each_call():
     """JAX copies them in C++: the function looks busy, and is not computing."""
     functions = function(

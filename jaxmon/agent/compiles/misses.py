@@ -46,8 +46,8 @@ from jaxmon.threads import get_ident
 if TYPE_CHECKING:
     from jaxmon.agent.jaxlink.arguments import Missed
     from jaxmon.agent.recompiles.finder import PendingCause
+    from jaxmon.facts.contents import Folded
     from jaxmon.facts.events import Compiling
-    from jaxmon.facts.functions import Folded
     from jaxmon.otel.traces.spans import CompileSpan
 
 

@@ -28,6 +28,7 @@ from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
 from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole, zeroed
+from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
@@ -61,7 +62,17 @@ _MOST_UNREAD = 4096
 # Equations of programs that may contain an unrolled loop.
 _LARGE = 300
 # Facts that a new program replaces.
-_OF_THE_LATEST = ("unrolled", "selected", "whole", "resharded", "duplicated", "zeroed")
+_OF_THE_LATEST = (
+    *(
+        "unrolled",
+        "selected",
+        "inefficient",
+        "whole",
+        "resharded",
+        "duplicated",
+        "zeroed",
+    ),
+)
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -288,6 +299,7 @@ class Programs(Part):
     ) -> Iterator[tuple[str, Any]]:
         """Yield what the latest program of *function* contains, by name of the fact."""
         yield "selected", selected(jaxpr, self._lines)
+        yield "inefficient", inefficient(jaxpr, self._lines)
         yield "zeroed", zeroed(jaxpr, self._lines)
         if record.promotes:
             yield "promoted_at", executables.promoted_at(jaxpr, self._lines)

@@ -63,8 +63,8 @@ _COMPILING = frozenset(
 _FETCHING = frozenset(("_value", "block_until_ready", "device_get"))
 # Called by the garbage collector; it gives up the interpreter there, if it is asked to.
 _COLLECTING = "_xla_gc_callback"
-# In the first operation of all, whatever that is.
-_INITIALISING = "_init_backend"
+# In the first operation of all, whatever that is; the first imports plugins.
+_INITIALISING = frozenset(("discover_pjrt_plugins", "_init_backend"))
 # Functions of JAX that copy to a device.
 _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
@@ -74,7 +74,7 @@ _ROLES = {
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
-    _INITIALISING: STARTUP,
+    **dict.fromkeys(_INITIALISING, STARTUP),
 }
 # Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
 _MAKING = frozenset(("array", "asarray"))

@@ -28,7 +28,8 @@ from jaxmon.agent.jaxlink.flops import trip_count
 from jaxmon.agent.jaxlink.products import UncountableError, bytes_of, elements
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_in, jaxprs_of
-from jaxmon.facts.functions import Captured, Folded, Frozen, Selected, WholeArrays
+from jaxmon.facts.contents import Captured, Folded, Selected, WholeArrays
+from jaxmon.facts.functions import Frozen
 from jaxmon.host.sources import display_path
 
 
@@ -174,6 +175,9 @@ _COMPARES, _SELECTS = "eq", "select_n"
 _ADDED = frozenset((_COMPARES, _SELECTS, "stop_gradient", "broadcast_in_dim"))
 _CALLS = frozenset(("cond", "switch"))
 _PRODUCTS = {"dot_general": products.dot, "conv_general_dilated": products.convolution}
+# Cost as much as products of their matrix, more or less.
+_LIBRARY = frozenset(("cholesky", "eig", "eigh", "lu", "qr", "schur", "svd"))
+_SORTS = frozenset(("sort", "fft"))
 # What an operation of a product costs, in elements of others: both are judged by.
 _WEIGHTS = (1 / 64, 1.0)
 
@@ -189,53 +193,77 @@ def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
         for equation in inside.eqns
     ):
         return None
-    readers = [_BranchReader(lines, weight) for weight in _WEIGHTS]
-    try:
-        wholes = [max(reader.read(jaxpr), 1.0) for reader in readers]
-    except UncountableError:
-        return None
-    found = []
-    for where, branches in readers[0].vain.items():
-        pairs = zip(readers, wholes, strict=True)
-        ratio = min(reader.vain[where].ratio / whole for reader, whole in pairs)
-        found.append(branches.replace(ratio=min(ratio, 1.0)))
-    return max(found, key=lambda of: of.ratio, default=None)
+    found: Selected | None = most_in_vain(jaxpr, lines, _BranchReader)
+    return found
 
 
-class _BranchReader:
-    """Finds branches in *vain*; products count *weight* times what others do."""
+class WorkReader:
+    """Counts work, of products *weight* times; *vain* has facts on it by line."""
 
     def __init__(self, lines: SourceLineFinder, weight: float) -> None:
-        self._lines, self._weight = lines, weight
+        self.lines, self._weight = lines, weight
         self._left = _MOST_EQUATIONS
-        self.vain: dict[str, Selected] = {}
+        self.vain: dict[str, Any] = {}
 
     def read(self, jaxpr: Any, times: float = 1.0) -> float:
+        """Return the work of *jaxpr*, and judge it; `UncountableError` if unknown."""
         self._left -= len(jaxpr.eqns)
         if self._left < 0:
             raise UncountableError
-        work = [self._work(equation, times) for equation in jaxpr.eqns]
-        calls: dict[Hashable, list[int]] = {}
-        for at, equation in enumerate(jaxpr.eqns):
-            call = _call(equation, self._lines)
-            if call is not None:
-                calls.setdefault(call, []).append(at)
-        for places in calls.values():
-            self._choose(jaxpr.eqns, work, places, times)
+        work = [self.work(equation, times) for equation in jaxpr.eqns]
+        self.judge(jaxpr, work, times)
         return sum(work)
 
-    def _work(self, equation: Any, times: float) -> float:
+    def judge(self, jaxpr: Any, work: list[float], times: float) -> None:
+        """Note what of *jaxpr* is in vain, with the *work* of each equation."""
+
+    def work(self, equation: Any, times: float) -> float:
+        """Return the work of *equation*, which runs so many *times*."""
         name, inner = equation.primitive.name, list(jaxprs_in(equation))
+        if name == "custom_linear_solve":  # the others are for derivatives
+            inner = [(name, equation.params["jaxprs"].solve.jaxpr)]
         if name in _PRODUCTS:
             return self._weight * _PRODUCTS[name](equation)
         if not inner:
             operands = (*equation.invars, *equation.outvars)
-            return max(map(elements, operands), default=0)
+            size: float = max(map(elements, operands), default=0)
+            if name in _LIBRARY:
+                size *= self._weight * max(equation.invars[0].aval.shape)
+            return size * log2(max(size, 2)) if name in _SORTS else size
         trips = equation.params["length"] if name == "scan" else 1
         trips = trip_count(equation) if name == "while" else trips
         if trips is None:
             raise UncountableError
         return sum(trips * self.read(jaxpr, trips * times) for _, jaxpr in inner)
+
+
+def most_in_vain(jaxpr: Any, lines: SourceLineFinder, reader: type[WorkReader]) -> Any:
+    """Return the fact on what is most of *jaxpr* of what a *reader* finds in vain."""
+    readers = [reader(lines, weight) for weight in _WEIGHTS]
+    try:
+        wholes = [max(of.read(jaxpr), 1.0) for of in readers]
+    except UncountableError:
+        return None
+    found = []
+    for where, vain in readers[0].vain.items():
+        pairs = zip(readers, wholes, strict=True)
+        ratio = min(of.vain[where].ratio / whole for of, whole in pairs)
+        found.append(vain.replace(ratio=min(ratio, 1.0)))
+    return max(found, key=lambda of: of.ratio, default=None)
+
+
+class _BranchReader(WorkReader):
+    """Finds branches in vain."""
+
+    def judge(self, jaxpr: Any, work: list[float], times: float) -> None:
+        """Note branches by the calls that chose them."""
+        calls: dict[Hashable, list[int]] = {}
+        for at, equation in enumerate(jaxpr.eqns):
+            call = _call(equation, self.lines)
+            if call is not None:
+                calls.setdefault(call, []).append(at)
+        for places in calls.values():
+            self._choose(jaxpr.eqns, work, places, times)
 
     def _choose(
         self, equations: list[Any], work: list[float], places: list[int], times: float
@@ -249,7 +277,7 @@ class _BranchReader:
         # What needs no operand is not compared for.
         if _SELECTS not in names or not begins or len(begins) % number:
             return
-        where = self._lines.place_of(equations[places[0]].source_info.traceback)
+        where = self.lines.place_of(equations[places[0]].source_info.traceback)
         if not where:
             return
         shape = equations[begins[0]].outvars[0].aval.shape

@@ -25,7 +25,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError
-from jaxmon.facts.functions import Unrolled
+from jaxmon.facts.contents import Unrolled
 from jaxmon.facts.programs import CompiledProgram, EquationStack, TracedLine
 from jaxmon.host import sources
 from jaxmon.host.files import bounded

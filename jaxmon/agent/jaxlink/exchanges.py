@@ -25,7 +25,7 @@ from jaxmon.agent.jaxlink.contents import (
 from jaxmon.agent.jaxlink.executables import Exchange
 from jaxmon.agent.jaxlink.products import bytes_of
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.facts.functions import Resharded
+from jaxmon.facts.contents import Resharded
 
 
 # Into how many parts each dimension is divided; and the numbers of arguments.

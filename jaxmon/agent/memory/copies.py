@@ -17,7 +17,7 @@ from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.arrays import is_pollable, shard_bytes
 from jaxmon.agent.jaxlink.executables import ArgumentCopy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.facts.functions import Copied
+from jaxmon.facts.contents import Copied
 
 
 LEAST_BYTES = 1 << 20

@@ -177,6 +177,12 @@ class Expressions:
             return self._depends(operands)
         return self._combined(*operands)
 
+    def _unary(self, node: ast.UnaryOp) -> TracedValue:
+        value = self.of(node.operand).object
+        if isinstance(node.op, ast.Not) and type(value) is bool:
+            return TracedValue(object=not value)
+        return self._combined(node.operand)
+
     def _depends(self, operands: Sequence[ast.expr]) -> TracedValue:
         return TracedValue(frozen=objects.origins(map(self.of, operands)))
 
@@ -365,7 +371,7 @@ class Expressions:
         ast.Subscript: _subscript,
         ast.Call: _call,
         ast.BinOp: lambda self, node: self._combined(node.left, node.right),
-        ast.UnaryOp: lambda self, node: self._combined(node.operand),
+        ast.UnaryOp: _unary,
         ast.Compare: _compare,
         ast.BoolOp: lambda self, node: self._depends(node.values),
         ast.IfExp: _conditional,

@@ -49,6 +49,8 @@ class Statements(Expressions):
         self._entry = entry
         self._globals = _declared(node, ast.Global)
         self._shared = self._globals | _declared(node, ast.Nonlocal)
+        # What runs of those whose condition is decided.
+        self._chosen: dict[ast.AST, Sequence[ast.stmt]] = {}
         unknown = dict.fromkeys(_assigned(node) - self._shared, NOTHING)
         self.names = {**unknown, **names}
 
@@ -81,11 +83,21 @@ class Statements(Expressions):
             read = self._statements.get(type(statement))
             if read is not None:
                 read(self, statement)
-            if isinstance(statement, ast.If | ast.Try | ast.For) and _returns(
-                statement
-            ):
+            may_leave = isinstance(statement, ast.If | ast.Try | ast.For)
+            if may_leave and self._returns(statement):
                 self.certain = False
         self.certain = before
+
+    def _returns(self, node: ast.stmt) -> bool:
+        """Return whether what may run of *node* has a return of its own function."""
+        waiting: list[ast.AST] = [node]
+        while waiting:
+            child = waiting.pop()
+            if isinstance(child, ast.Return):
+                return True
+            if not isinstance(child, _SCOPES):
+                waiting += self._chosen.get(child, ast.iter_child_nodes(child))
+        return False
 
     def _expression(self, node: ast.Expr) -> None:
         if self.drops(node.value) and not _dropped(node.value):
@@ -168,7 +180,8 @@ class Statements(Expressions):
         test = self.of(node.test)
         self.used(test, only=True)
         if test.object is True or test.object is False:
-            self._body(node.body if test.object else node.orelse)
+            self._chosen[node] = node.body if test.object else node.orelse
+            self._body(self._chosen[node])
             return
         self._branches(node.body, node.orelse)
 
@@ -291,18 +304,6 @@ def _declared(node: Node, kind: type[ast.Global | ast.Nonlocal]) -> set[str]:
     return {
         name for node in ast.walk(node) if isinstance(node, kind) for name in node.names
     }
-
-
-def _returns(node: ast.stmt) -> bool:
-    """Return whether *node* contains a return of its own function."""
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        child = waiting.pop()
-        if isinstance(child, ast.Return):
-            return True
-        if not isinstance(child, _SCOPES):
-            waiting += ast.iter_child_nodes(child)
-    return False
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

@@ -122,6 +122,11 @@ class WallTimePart(Part):
             self._thread = thread
             self._looks.garbage.begin()
 
+    def refresh(self, *, asked: bool) -> None:
+        """Forget what went on, if the program came to its end: that is over."""
+        if not asked and interrupts.printed() is None:
+            self._looks.progress.current = None
+
     def stop(self) -> None:
         """Stop looking."""
         thread = self._thread

@@ -383,6 +383,7 @@ WALL_SECONDS
     --yyy jax._src.pmap:pmap.wrapped
     yyyyy jax._src.api:{block_until_ready device_get}
     yyyyy jax._src.array:ArrayImpl._value
+    yyyyy jax._src.xla_bridge:discover_pjrt_plugins
     yyyyy jax._src.lib:_xla_gc_callback
 who is late at a barrier, in `jaxmon job why`
     yyyyy jax._src.distributed:State.{initialize shutdown}
