@@ -60,8 +60,9 @@ def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
             if getattr(probe._observe, "__name__", "") == name:
                 probe._observe = bomb
         if owner == "listeners":
-            kind = {"on_event": "events", "on_duration": "durations"}[name]
-            setattr(inside.listeners(agent), kind, Each(bomb))
+            listener = getattr(inside.listeners(agent), name.removeprefix("on"))
+            at = listener.__code__.co_freevars.index("takes")
+            listener.__closure__[at].cell_contents = Each(bomb)
         elif owner == "errors":
             setattr(inside.errors(agent), name, bomb)
 
