@@ -136,7 +136,7 @@ def test_an_unhealthy_sidecar(name, monkeypatch):
 
 @pytest.mark.parametrize("port", ["", "nan", "99999", "-1", "9" * 400, "9" * 5000])
 def test_a_health_check_of_no_port(port, monkeypatch):
-    """An invalid port is rejected; an empty one is the default, which has no sidecar."""
+    """An invalid port is rejected; an empty one is the default, without a sidecar."""
     with socket.socket() as default:
         if not port and default.connect_ex(("127.0.0.1", 9467)) == 0:
             pytest.skip("something listens at the default port")
