@@ -148,7 +148,7 @@ def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[
     """Return what part of the time a finding would win back, and the panel."""
     seconds, facts = min(seconds, observed), []
     if seconds > 0 and urgency == Urgency.TIME.name.lower():
-        facts.append(f"To win back: {share(seconds, observed)} of the time")
+        facts.append(f"To win back: up to {share(seconds, observed)} of the time")
     return [*facts, f"panel {panel}"] if panel else facts
 
 

@@ -203,7 +203,8 @@ _MISUSES = (
         "The result of {text} at {place} is not used, so nothing is updated: it "
         "returns a new value",
         "",
-        "Assign the result, as in x = x.at[i].set(y).",
+        "Assign the result, as in x = x.at[i].set(y), or params = "
+        "optax.apply_updates(params, updates).",
     ),
     Misuse(
         *("leaked", "leaked_tracer"),

@@ -148,8 +148,12 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
                 ),
                 *_held(leak.holder),
             ),
-            "Find what keeps references to the arrays allocated on that line: often a "
-            "list of losses or metrics: store numbers, as of float(x), instead of "
+            (
+                f"Bound what {leak.holder.name} keeps"
+                if leak.holder.name
+                else "Find what keeps references to the arrays allocated on that line"
+            )
+            + ". Of losses and metrics, store numbers, as of float(x), instead of "
             "arrays. A cache that is still filling looks the same.",
             where=leak.holder.where or leak.lines[0].place if leak.lines else "",
         )

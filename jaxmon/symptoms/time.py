@@ -387,8 +387,8 @@ PARTS = (
         "data_wait",
         ("The program waited for data for", ""),
         "Prepare the next batches while the device computes: a prefetching loader in "
-        "other processes, or in threads if it mostly waits or runs in C; fewer and "
-        "larger files; decoding ahead of time.",
+        "other processes, or in threads if it mostly waits or runs in C, and more "
+        "workers if there is one; fewer and larger files; decoding ahead of time.",
         limit="data_wait",
     ),
     TimePart(

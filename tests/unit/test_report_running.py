@@ -54,9 +54,9 @@ FREE = (
     "size before memory runs out."
 )
 KEEPS = (
-    "Find what keeps references to the arrays allocated on that line: often a list of "
-    "losses or metrics: store numbers, as of float(x), instead of arrays. A cache that "
-    "is still filling looks the same."
+    "Find what keeps references to the arrays allocated on that line. Of losses and "
+    "metrics, store numbers, as of float(x), instead of arrays. A cache that is still "
+    "filling looks the same."
 )
 NEW_KEY = (
     "Pass a new key to each call: key, subkey = jax.random.split(key); or fold the "

@@ -193,14 +193,15 @@ FINDINGS
      blocking for 6 min 50 s.
      Advice: Each read waits for all preceding device work. If the value is not
      needed immediately, read it one step later, or every hundredth step.
-     To win back: 5.1 % of the time · panel Debug: Time blocked on transfers
+     To win back: up to 5.1 % of the time · panel Debug: Time blocked on
+     transfers
   3. train.step was recompiled 36 times (2 of them in the last 10 min) because
      an argument's shape changed. This took 1 min 10 s of the 1 min 14 s that
      its compiles took.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the smaller last batch.
-     To win back: 0.9 % of the time · panel Debug: Recompiles over time · jaxmon
-     runbook show JaxmonRecompileStorm
+     To win back: up to 0.9 % of the time · panel Debug: Recompiles over time ·
+     jaxmon runbook show JaxmonRecompileStorm
   4. The directory's path is part of the key.
      Advice: Mount it at the same path everywhere.
      panel Debug: Persistent cache hit rate · jaxmon runbook show

@@ -19,7 +19,7 @@ function ranked(summary) {
 }
 function finding(f, runbooks) {
   const gain = f.urgency === "time" && f.seconds > 0 && f.observed ?
-    "To win back: " + percent(Math.min(1, f.seconds / f.observed)) + " of the time" : "";
+    "To win back: up to " + percent(Math.min(1, f.seconds / f.observed)) + " of the time" : "";
   const facts = el("small", {textContent: [workers(f.workers), f.where, gain, f.panel].filter(Boolean).join(" · ")});
   if (f.runbook) facts.append(" · ", el("a", {href: runbooks + encodeURIComponent(f.runbook) + ".md", rel: "noreferrer", textContent: "Runbook " + f.runbook}));
   return el("li", {}, el("div", {}, el("span", {className: "tag " + f.urgency, textContent: f.urgency}), " ", el("strong", {textContent: f.verdict})),
