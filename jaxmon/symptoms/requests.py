@@ -443,6 +443,8 @@ SYMPTOMS = (
             "On-call: Oldest request in progress",
         ),
         reason=routes,
+        # What is usual may be known to the process only.
+        severity=TICKET,
         because=_why_hanging,
         rule=("JaxmonRequestsHang", _requests_hang),
     ),

@@ -336,6 +336,19 @@ def loop(blocks):
     idle = lambda: [] if ledger.snapshot().now.state == "idle" else None
     wanted = (lambda: blocked() or None) if blocks else idle
     return seen(wanted, over.set, lambda: asyncio.run(handle()))
+def served():
+    items = queue.Queue()
+    def work():
+        while items.get():
+            with jaxmon.request("score"):
+                step(1.0)
+    worker = threading.Thread(target=work)
+    worker.start()
+    items.put(True)
+    found = loop(True)
+    items.put(False)
+    worker.join()
+    return found
 def spin(seconds):
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -351,6 +364,7 @@ def main():
         "threads": threads(request), "handlers": threads(handle),
         "lock": held(), "full": full(False),
         "slow": full(True), "loop": loop(True), "awaits": loop(False),
+        "served": served(),
         "asleep": forked(time.sleep), "works": forked(spin),
     }
     print(json.dumps(found))
@@ -364,7 +378,8 @@ def test_waits_are_known_by_what_they_wait_for() -> None:
     Threads that wait at once, each by itself, are no threads that wait for a lock, and
     divide work unless they serve requests; a
     queue that nothing empties is none whose consumer is slow; a coroutine that blocks
-    is none that awaits; forked workers that do nothing are none that work.
+    is none that awaits, also if its workers wait for requests meanwhile; forked workers
+    that do nothing are none that work.
     """
     found = json.loads(run_preloaded("-c", WAITS).ok().out)
     assert [True, False, True] in found["threads"]
@@ -372,6 +387,7 @@ def test_waits_are_known_by_what_they_wait_for() -> None:
     assert not any(divided for divided, *_ in found["lock"])
     assert (found["full"], found["slow"]) == (["run"], [])
     assert [False, True, True] in found["loop"]
+    assert [False, True, True] in found["served"]
     assert found["awaits"] == []
     assert (found["asleep"], found["works"]) == (1, 0)
 

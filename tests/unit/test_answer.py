@@ -398,20 +398,22 @@ def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
         finding_on("nonfinite_value", "loss", "The logged loss is NaN."),
         finding_on("leak", "0", "Memory of device 0 grew steadily."),
         finding_on("recompile", "f", "f was recompiled."),
+        finding_on("hanging", "GET /other", "A request to GET /other hangs."),
     ]
     verdict = HostVerdict(
         {
             "0": ProcessVerdict(findings=tuple(of)),
-            "1": ProcessVerdict(findings=tuple(of[2:])),
+            "1": ProcessVerdict(findings=tuple(of[2:4])),
         }
     )
     reasons = status(worker, verdict=verdict).answer.reasons
     assert [(one.state, one.text) for one in reasons] == [
         ("failing", "160 of 160 requests to POST /predict failed since the start."),
         ("failing", "the logged loss is NaN or infinite."),
+        ("degraded", "A request to GET /other hangs."),
         ("degraded", "Memory of device 0 grew steadily."),
     ]
-    assert reasons[2].workers == ("0", "1")
+    assert reasons[3].workers == ("0", "1")
 
 
 def test_a_reason_says_when_its_alert_follows() -> None:

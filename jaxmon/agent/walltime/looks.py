@@ -367,11 +367,9 @@ class Looks:
     ) -> str:
         """
         Return what it is that *seen* waits for an item, or for another thread: idle if
-        it waits for requests. So does a thread of a library's pool, or any if the main
-        thread waits for connections or in an event loop, unless the program *trains*.
+        it is a thread of a library's pool, or the main thread waits for connections or
+        in an event loop, unless the program *trains*.
         """
-        if state == ITEM and self._routes.any():
-            return IDLE
         if not trains and seen.thread != self._main:
             if state == ITEM and not seen.doing.of_user:
                 return IDLE
@@ -450,6 +448,8 @@ class Looks:
         elif doing.state == EAGER and how is ThreadState.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
+        if doing.state == ITEM and self._routes.any():  # it waits for requests
+            doing = doing._replace(state=IDLE)
         return _LookMemory(ident, doing, cpu, how, works)
 
     def _place(self, line: SourceLine) -> str:
