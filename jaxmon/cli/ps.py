@@ -198,10 +198,11 @@ def _show(
     if any(is_held_up(agent.rank, agent.findings or ()) for agent in agents):
         output.lines(["", WAITED_FOR])
     if any(process.rate != UNKNOWN for process in processes):
-        young = (
-            f"of a process younger than {YOUNG:.0f} s with few in it, since it started"
+        text = (
+            f"Rates are those of the last {window}. If a process younger than "
+            f"{YOUNG:.0f} s did little in it, they are those since its start."
         )
-        output.lines(["", *wrapped(f"Rates: the last {window}; {young}.", width)])
+        output.lines(["", *wrapped(text, width)])
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:

@@ -53,7 +53,8 @@ def test_findings_come_first_and_say_what_to_do(chrome, exporter, agent, run_dir
     assert " Worker 0 (pid 7) · " in failure
     assert storm.startswith("time train.step was recompiled 39 times because")
     assert "Pad to a few fixed sizes" in storm
-    assert "Workers 0, 1 · To win back: up to 39.0 % of the time · Debug" in storm
+    assert " · To win back: up to 39.0 % of the time · Debug" in storm
+    assert "Workers 0, 1; figures of worker 0 · " in storm
     assert storm.endswith("Runbook JaxmonRecompileStorm")
     assert link == [
         "https://github.com/jaxmon/jaxmon/blob/main/runbooks/JaxmonRecompileStorm.md",

@@ -138,7 +138,7 @@ def test_a_sidecar_is_asked_for_another_host(host, free_port):
     assert two["steps_per_second"] > 0
     assert crashed["state"] == "crashed"
     assert text.startswith("Are users all right? No: ")
-    assert "Rates: the last minute; of a process younger than" in text
+    assert "Rates are those of the last minute. If a process younger than" in text
     assert ps(elsewhere, "--url", url).code == 1
     assert ps(elsewhere, "--url", url, "--ended").code == 2
 
@@ -161,7 +161,7 @@ def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
 
     assert found["schema"] == 1
     assert found["answer"]["state"] == "failing"
-    assert "Rates: the last 1 s; of a process younger than" in narrow
+    assert "Rates are those of the last 1 s. If a process younger than" in narrow
     assert "RANK" not in narrow + wide
     assert (one["worker"], one["pid"], one["state"]) == ("0", serve, "running")
     assert one["command"].endswith(" serve.py --size 3")

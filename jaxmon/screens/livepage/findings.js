@@ -11,8 +11,10 @@ function ranked(summary) {
       const name = key(f), place = places[name] = (places[name] ?? -1) + 1;
       const mine = {...f, workers: [a.worker], observed: a.observed_seconds}, same = found.get(key(f, place));
       if (!same) found.set(key(f, place), mine);
-      else if (!same.workers.includes(a.worker))
-        found.set(key(f, place), {...(first(same, mine) > 0 ? mine : same), workers: [...same.workers, a.worker]});
+      else if (!same.workers.includes(a.worker)) {
+        const [most, other] = first(same, mine) > 0 ? [mine, same] : [same, mine];
+        found.set(key(f, place), {...most, workers: [...most.workers, ...other.workers]});
+      }
     }
   }
   return [...found.values()].sort(first);
@@ -20,7 +22,8 @@ function ranked(summary) {
 function finding(f, runbooks) {
   const gain = f.urgency === "time" && f.seconds > 0 && f.observed ?
     "To win back: up to " + percent(Math.min(1, f.seconds / f.observed)) + " of the time" : "";
-  const facts = el("small", {textContent: [workers(f.workers), f.where, gain, f.panel].filter(Boolean).join(" · ")});
+  const several = f.workers.length > 1 ? "; figures of worker " + f.workers[0] : "";
+  const facts = el("small", {textContent: [workers(f.workers) + several, f.where, gain, f.panel].filter(Boolean).join(" · ")});
   if (f.runbook) facts.append(" · ", el("a", {href: runbooks + encodeURIComponent(f.runbook) + ".md", rel: "noreferrer", textContent: "Runbook " + f.runbook}));
   return el("li", {}, el("div", {}, el("span", {className: "tag " + f.urgency, textContent: f.urgency}), " ", el("strong", {textContent: f.verdict})),
     ...f.evidence.map(code), ...f.action ? [el("div", {}, ...prose(f.action))] : [], facts);
