@@ -106,16 +106,19 @@ def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
 
         return call
 
+    def made(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: timed(method(*given))
+
     observers = observers or (
         (Compiles, "on_compile"),
-        (Listeners, "_take_event"),
-        (Listeners, "_take_duration"),
+        (Listeners, "_hears"),
         (Misses, "on_miss"),
         (Misses, "on_done"),
     )
     before = [getattr(owner, name) for owner, name in observers]
-    for owner, name in observers:
-        setattr(owner, name, timed(getattr(owner, name)))
+    for (owner, name), method in zip(observers, before, strict=True):
+        hears = name == "_hears"  # it makes what observes
+        setattr(owner, name, made(method) if hears else timed(method))
     try:
         yield spent
     finally:

@@ -87,7 +87,7 @@ OTHERS = {
     "_is_gil_enabled",
     "get_current_span",
     *("clock_gettime", "co_consts", "co_names", "last_value", "ps1", "RUSAGE_THREAD"),
-    *("all", "copy", "dtype", "itemsize", "ndim", "shape", "size", "weak_type"),
+    *("all", "copy", "dtype", "item", "itemsize", "ndim", "shape", "size", "weak_type"),
     *("info", "native_id", "run_id", "tzinfo"),
 }
 # What JAX documents.

@@ -161,7 +161,7 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
 
     snapshot = encoded(programs.snapshot()["f"])
     assert snapshot.pop("finished") > 0
-    assert snapshot == {"programs": 0, "fingerprint": None}
+    assert snapshot == {"programs": 0, "read": 0, "fingerprint": None}
     assert shared.guard.failures() == {}
 
 
