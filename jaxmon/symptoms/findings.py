@@ -41,6 +41,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 
 _GENERAL = frozenset(("host", "blocked", "eager"))
+_DOUBTS = frozenset(("short", "unmeasured"))
 _OF_A_LINE = frozenset(("profiles", "event_loop"))
 # A thread that failed, then what users notice themselves, which may follow from that.
 _NOTICED = (
@@ -91,7 +92,7 @@ def about(finding: Finding) -> Symptom:
 def verdict(findings: Iterable[Finding]) -> str:
     """Return `NOTHING` if enough was seen and nothing of it is to fix, else ``""``."""
     quiet = all(
-        about(finding).urgency is Urgency.NOTE and finding.topic != "short"
+        about(finding).urgency is Urgency.NOTE and finding.topic not in _DOUBTS
         for finding in findings
     )
     return NOTHING if quiet else ""

@@ -312,6 +312,12 @@ def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         where = snapshot.time.period.calls(function.name)
         won = took * (1 - 1 / program.devices)
+        that, less = "That is about", f"about {duration(won)}"
+        called = [of for of in snapshot.users if (of.calls or 0) > 1]
+        if called == [function] and not snapshot.device_seconds:
+            # Its time is unknown; less of it wins back no more than these.
+            won = took = snapshot.time.since_start.of("device", "fetch")
+            that, less = "Calls, and waits for results, took", "that much"
         worth = snapshot.limits.time_worth_estimated * observed
         if won < worth or (function.calls or 0) <= 1:
             continue
@@ -320,9 +326,8 @@ def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             f"Each of {program.devices} devices computes all of {function.name}"
             f"{where and f', called at {where}'}: its arguments and results are whole "
-            "on each, and none gets anything from another. That is about "
-            f"{duration(took)}, {share_of_time(took, observed)}; divided, up to about "
-            f"{duration(won)} less.",
+            f"on each, and none gets anything from another. {that} {duration(took)}, "
+            f"{share_of_time(took, observed)}; divided, up to {less} less.",
             (),
             "If an argument is a batch, divide it in jax.device_put or in_shardings, "
             'for example by NamedSharding(mesh, PartitionSpec("data")) along an axis '

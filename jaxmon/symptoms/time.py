@@ -48,6 +48,8 @@ from jaxmon.symptoms.symptom import (
 _MOST_LINES = 3
 # Seconds that a read takes at most if it has little to wait for.
 _SLOW_READ = 0.005
+# From so many seconds a call on, on a busy CPU, too, its execution can be measured.
+_MEASURABLE = 0.03
 _CACHE = (
     "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
     "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
@@ -243,18 +245,26 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
-    if (busy and busy < EXPLAINED * took) or any(memory.arguments(snapshot)):
+    unmeasured = [of for of in snapshot.functions if of.samples.execution_mean is None]
+    part_of = period.seconds / max(snapshot.time.since_start.seconds, period.seconds)
+    calls = part_of * sum(function.calls or 0 for function in unmeasured)
+    rest = took - busy
+    slow = rest >= _MEASURABLE * calls > 0
+    unknown = slow and rest > period.seconds - rest
+    explained = not busy or unknown or busy >= EXPLAINED * took
+    if not explained or any(memory.arguments(snapshot)):
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
-    computed = [of for of in most if of.device_seconds > 0]
+    computed = [of for of in most if of.device_seconds > 0 and not unknown]
     # Times are those of samples, times all calls: no sum of them is known.
     whole = sum(function.device_seconds for function in computed)
-    keeps = busy and took >= EXPLAINED * period.seconds and not snapshot.spans
+    keeps = computed and took >= EXPLAINED * period.seconds and not snapshot.spans
     yield Finding(
-        "device",
+        "unmeasured" if unknown else "device",
         computed[0].name if computed else "",
         "Calls of jitted functions, and waits for their results, took "
-        f"{part(took, period)}{f', mostly {computed[0].name}' if computed else ''}.",
+        f"{part(took, period)}{f', mostly {computed[0].name}' if computed else ''}."
+        + (" How long the device computes in a call is not known." if unknown else ""),
         tuple(
             f"{function.name}: about {share(function.device_seconds, whole)} of it, in "
             f"{function.calls or 0:,} calls"
@@ -471,6 +481,7 @@ def _symptom(
     )
 
 
+_DEVICE = _symptom("device", "The device computes.", NOTE, device)
 SYMPTOMS = (
     _symptom(
         *("eager", "Operations outside of jit take time.", TIME, eager, "time_lost")
@@ -479,7 +490,8 @@ SYMPTOMS = (
     _symptom(
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
-    _symptom("device", "The device computes.", NOTE, device),
+    _DEVICE,
+    _DEVICE._replace(name="unmeasured", sentence="How long calls compute is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
     _symptom("idle", "There is nothing to do.", NOTE, idle),

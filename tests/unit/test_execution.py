@@ -12,10 +12,21 @@ from jaxmon.agent.sampling.execution import (
     SteadyPace,
 )
 from jaxmon.agent.sampling.window import DeviceWork
+from jaxmon.clocks import perf_counter
 from tests.helpers.processes import each
 
 
 NEVER = -math.inf
+
+
+class Unfinished:
+    """An output of work that goes on."""
+
+    def is_ready(self) -> bool:
+        return False
+
+    def is_deleted(self) -> bool:
+        return False
 
 
 def work(unfinished: float, finished: float) -> DeviceWork:
@@ -75,6 +86,20 @@ def test_a_figure_that_may_be_too_wrong_is_not_said(gap: float, said: int) -> No
     assert len(told(own, before, known=known)) == said
     # For the next looks it is good enough.
     assert list(known.work) == [pytest.approx(1.0, abs=gap)]
+
+
+@pytest.mark.parametrize(("waits", "longest"), [([5.0] * 3, 0.01), ([5.0] * 8, 0.05)])
+def test_a_long_queue_is_polled_rarely_if_queues_always_are(waits, longest):
+    """After a read of results it may be short, and its end would be missed."""
+    known = pace(0.02)
+    known.work.append(0.1)
+    known.queue.extend(waits)
+    now = perf_counter()
+    call = CallTiming(now, now)
+    unfinished = DeviceWork([Unfinished()]), DeviceWork([Unfinished()])
+    execution = ExecutionTimer(call, unfinished[:1], unfinished[1], known, print)
+
+    assert execution.look() == pytest.approx(longest, rel=0.5)
 
 
 def test_whether_a_run_counts_does_not_depend_on_its_length() -> None:

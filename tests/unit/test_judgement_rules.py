@@ -50,8 +50,8 @@ symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * slept > took; 2 * period.event_loops(self.state) > took;
-    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _SLOW_READ;
-    again > took / 2
+    2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _MEASURABLE;
+    _SLOW_READ; again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
     _NO_CALL; _SEVERAL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;

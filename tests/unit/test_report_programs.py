@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.findings import GIB, compiled, findings, function
+from tests.helpers.findings import GIB, compiled, findings, found, function
 
 
 CAPTURED = {
@@ -124,6 +124,27 @@ def test_what_all_devices_compute_alike(program, changes, is_found):
         "of 10 min; divided, up to about 2 min 15 s less."
     )
     assert [of.verdict for of in got] == [verdict] * is_found
+
+
+UNMEASURED = {
+    "program": {"duplicated": True, "devices": 4, "model_flops": 1e9},
+    "samples": {"samples": 9},
+}
+
+
+def test_what_all_devices_compute_alike_if_its_time_is_unknown():
+    """Less of it wins back no more than calls and waits took; and of which, if two."""
+    alone = function(**UNMEASURED, calls=300)
+    (of,) = [of for of in found({"fetch": 0.9}, functions=alone) if "4 dev" in of[2]]
+    two = alone | {"train.other": {"calls": 2}}
+
+    assert of.verdict.endswith(
+        " Calls, and waits for results, took 9 min, 90 % of 10 min; divided, up to "
+        "that much less."
+    )
+    topics = {of.topic for of in found({"fetch": 0.9}, functions=two)}
+    assert "duplicated" not in topics
+    assert "unmeasured" in topics
 
 
 @pytest.mark.parametrize("calls", [1, 2])

@@ -145,6 +145,22 @@ def test_waiting_for_a_busy_device_is_no_fault():
     assert first.startswith("  1. ")
 
 
+@pytest.mark.parametrize(
+    ("calls", "execution", "doubts"),
+    [(300, None, True), (300, 1.8, False), (90_000, None, False), (None, None, False)],
+)
+def test_what_calls_compute_is_known_or_said_not_to_be(calls, execution, doubts):
+    """Of calls long enough to be measured, it must be before all is well."""
+    samples = {"execution_mean": execution, "samples": 9}
+    step = function(calls=calls, samples=samples)
+    (only,) = found({"fetch": 0.9}, functions=step)
+
+    assert only.topic == ("unmeasured" if doubts else "device")
+    assert verdict([only]) == ("" if doubts else "Nothing to fix stands out.")
+    end = " How long the device computes in a call is not known."
+    assert only.verdict.endswith(end) == doubts
+
+
 def test_reads_are_a_fault_if_the_device_is_idle():
     """Most of such a wait is not the device's computing."""
     (only,) = found({"fetch": 0.5}, functions=computing(60.0))
@@ -282,7 +298,7 @@ def test_large_numpy_arguments_are_copied_on_each_call():
             functions=functions,
             transfers={"arguments": {"train.step": 70_000}},
         )
-    ] == ["device"]
+    ] == ["unmeasured"]
 
 
 @pytest.mark.parametrize("same", [0, 36_000_000])
@@ -324,7 +340,7 @@ def test_small_numpy_arguments_do_not_explain_slow_calls():
         transfers={"arguments": {"train.step": 1 << 20}},
     )
 
-    assert only.topic == "device"
+    assert only.topic == "unmeasured"
 
 
 def test_compiles_of_operations_are_told_once():

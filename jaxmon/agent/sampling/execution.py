@@ -135,7 +135,7 @@ class SampleEstimates:
         self.delays: deque[float] = deque(maxlen=8)
         self.determined: deque[bool] = deque(maxlen=16)
         self.looks: deque[float] = deque(maxlen=8)
-        self.queue: deque[float] = deque(maxlen=4)
+        self.queue: deque[float] = deque(maxlen=8)
         self.overlaps = False
 
 
@@ -213,7 +213,9 @@ class ExecutionTimer:
 
     def _queue_step(self, now: float) -> float:
         pace, elapsed = self._pace, now - self._ended
-        quiet = _QUIET * min(pace.queue, default=0.0) - elapsed
+        # Where results are read now and then, queues are long and short.
+        steady = len(pace.queue) == pace.queue.maxlen
+        quiet = _QUIET * min(pace.queue) - elapsed if steady else 0.0
         step = (min(pace.work, default=0.0) or elapsed) * self._growth()
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
