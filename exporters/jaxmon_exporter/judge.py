@@ -32,6 +32,7 @@ from jaxmon.screens.notes import doubts
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.findings import HostFindings, as_fact, verdict
+from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding
 from jaxmon.symptoms.unmarked import calling
 
@@ -84,6 +85,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.observed_seconds,
                 release=of.release[:_MOST_OF_A_PROGRAM],
                 notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
+                verdict=waiting(snapshot),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
                 calling=calling(snapshot),
                 recognised=snapshot.recognised,
@@ -95,7 +97,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
             with _contained(worker, processes):
                 found = host.of(worker)
                 processes[worker] = process.replace(
-                    findings=_as_facts(found), verdict=verdict(found)
+                    findings=_as_facts(found), verdict=verdict(found, process.verdict)
                 )
                 judged[worker] = found
     processes = {

@@ -23,15 +23,9 @@ from jaxmon.limits import Limits
 from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
 from jaxmon.screens.runs import parse as parse_run
 from jaxmon.screens.text import heading, screen
-from jaxmon.symptoms.findings import (
-    NOTHING,
-    HostFindings,
-    about,
-    as_fact,
-    find,
-    verdict,
-)
+from jaxmon.symptoms.findings import HostFindings, about, as_fact, find, verdict
 from jaxmon.symptoms.job import WAITED_FOR, is_held_up
+from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Urgency
 
 
@@ -161,13 +155,13 @@ def worst(found: Sequence[Judged], width: int) -> Iterator[Painted]:
         left = width - len(since)
         title = heading(process.snapshot.process, process.worker.number, left)
         yield Painted(f"{title}{since}", bold=True)
-        text, colour = verdict(process.findings), None
-        if not text:
+        quiet, colour = verdict(process.findings, waiting(process.snapshot)), None
+        if not (text := quiet):
             text = process.findings[0].verdict
             colour = COLOURS.get(about(process.findings[0]).urgency)
         for line in wrapped(text, width, first="  ", rest="  "):
             yield Painted(line, colour)
-        if (rest := len(process.findings) - 1) > 0 and text != NOTHING:
+        if (rest := len(process.findings) - 1) > 0 and not quiet:
             yield Painted(f"  and {counted(rest, 'further finding')}")
     first = found[0].worker.number
     yield BLANK

@@ -67,8 +67,8 @@ _PROCESSES: Fields[ProcessView] = (
     number("AGE", 14, lambda process: process.agent.age, duration),
     (Column("", 2), lambda _: ""),
     words("STATE", 9, lambda process: process.condition),
-    words("RATE", 14, lambda process: process.rate),
-    words("COMMAND", 34, _command),
+    words("RATE", 16, lambda process: process.rate),
+    words("COMMAND", 32, _command),
     words("JAX", 8, lambda process: clean(process.agent.jax or UNKNOWN)),
     words("DEVICES", 0, _devices),
 )

@@ -284,8 +284,8 @@ class Now(Fact):
         gone: threads and child processes of the program that have failed.
         work: whether it waits for what may come at any time or never, as an item of a
             queue, in a program that marks no loop.
-        alone: whether it waits for a queue that only threads of the program fill, and
-            has no other thread, or only such that wait for threads themselves.
+        alone: whether it waits for a queue that only threads of the program fill, or
+            empty, and it has no others, or only such that wait for threads themselves.
         fillers: threads that may fill the queue for which it waits: those in a line of
             the program that do not wait for threads themselves.
         full: threads that wait for room in a queue, or for a thread to end, if it does

@@ -32,6 +32,7 @@ from jaxmon.screens.time_table import time_table
 from jaxmon.symptoms.compiles import program_size
 from jaxmon.symptoms.findings import about, verdict
 from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
+from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Urgency
 from jaxmon.symptoms.unmarked import call_text, calling
 
@@ -53,9 +54,9 @@ _MOST_OF_A_TEXT = 300
 
 def finding_lines(
     found: Sequence[Finding],
+    snapshot: Snapshot,
     width: int,
     *,
-    observed: float,
     room: int | None = None,
     over: bool = False,
 ) -> list[str]:
@@ -64,13 +65,13 @@ def finding_lines(
 
     Args:
         found: may be empty, which is stated.
+        snapshot: what the figures are about.
         width: of a line.
-        observed: seconds that the figures are about.
         room: maximum number of lines; what does not fit is counted, not shown.
         over: whether the program has come to its end.
     """
-    lines = ["FINDINGS"]
-    if quiet := verdict(found):
+    lines, observed = ["FINDINGS"], snapshot.process.observed_seconds
+    if quiet := verdict(found, "" if over else waiting(snapshot)):
         lines.append(f"{INDENT}{quiet}" + (_TAKES_TIME if found else ""))
     for number, finding in enumerate(found, 1):
         block = _finding(number, finding, width, observed, brief=room is not None)
@@ -240,7 +241,7 @@ def explanation(
     return _joined(
         [
             _head(snapshot, worker, width),
-            finding_lines(findings, width, observed=snapshot.process.observed_seconds),
+            finding_lines(findings, snapshot, width),
             time_table(snapshot).lines(width),
             goodput(snapshot.run).lines(width),
             tables.requests(snapshot).lines(width),
@@ -270,9 +271,8 @@ def screen(
 ) -> list[str]:
     """Return the process and its findings in at most *height* lines."""
     head = [*_head(snapshot, worker, width), ""]
-    observed = snapshot.process.observed_seconds
     room = height - len(head)
-    return [*head, *finding_lines(findings, width, observed=observed, room=room)]
+    return [*head, *finding_lines(findings, snapshot, width, room=room)]
 
 
 def summary(
@@ -289,8 +289,7 @@ def summary(
     ]
     above = _joined(facts)
     room = MOST_LINES - len(above) - 2
-    observed = snapshot.process.observed_seconds
-    below = finding_lines(findings, width, observed=observed, room=room, over=True)
+    below = finding_lines(findings, snapshot, width, room=room, over=True)
     return [*_joined([above, below]), "─" * width]
 
 

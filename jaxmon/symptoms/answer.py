@@ -14,12 +14,12 @@ from math import inf
 
 from jaxmon import catalog
 from jaxmon.facts.recent import HostFacts
-from jaxmon.facts.status import Answer, Reason, State
+from jaxmon.facts.status import Answer, FindingSummary, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, amount, clean, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
-from jaxmon.symptoms.findings import SYMPTOMS, rank
+from jaxmon.symptoms.findings import GENERAL, SYMPTOMS, rank
 from jaxmon.symptoms.reason import findings, period, reason, verdicts
 from jaxmon.symptoms.stalls import LOAD_LATER
 from jaxmon.symptoms.steps import named
@@ -164,14 +164,14 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
     }
     covered |= {("callers_left", subject) for _, subject in covered if subject}
     found: dict[tuple[str, str], Reason] = {}
+    marked = facts.requests or facts.loops
     for worker, process in facts.verdict.processes.items():
         for finding in process.findings or ():
             topic, subject = finding.topic, finding.subject
-            if (
-                not finding.severity
-                or (topic, subject) in covered
-                or (topic, "") in covered
-            ):
+            # Of what is marked, the numbers say what that costs.
+            costs = not marked and _takes_most(finding, process.observed_seconds or inf)
+            keys = {(topic, subject), (topic, "")}
+            if keys & covered or not (finding.severity or costs):
                 continue
             if (about := found.get((topic, subject))) is None:
                 severity = PAGE if finding.severity == PAGE else TICKET
@@ -239,12 +239,18 @@ def _unfinished(facts: HostFacts) -> Iterator[str]:
             yield text
 
 
+def _takes_most(finding: FindingSummary, observed: float) -> bool:
+    """Return whether a fault, not merely where the time goes, takes most of it."""
+    fault = finding.urgency in {"failure", "time"} and finding.topic not in GENERAL
+    return fault and 2 * finding.seconds > observed
+
+
 def _recompiled(facts: HostFacts) -> str:
     """Return what recompiles most of a process's time, before that is a ticket."""
     for process in facts.verdict.processes.values():
         for finding in process.findings or ():
             observed = process.observed_seconds or inf
-            if finding.topic in _RECOMPILES and 2 * finding.seconds > observed:
+            if finding.topic in _RECOMPILES and _takes_most(finding, observed):
                 part = share(finding.seconds, observed)
                 sentence = finding.verdict.partition(". ")[0]
                 return f" But recompiles take {part} of the time: {sentence}."

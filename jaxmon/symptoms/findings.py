@@ -40,7 +40,8 @@ SYMPTOMS: Mapping[str, Symptom] = {
 }
 
 
-_GENERAL = frozenset(("host", "blocked", "eager"))
+GENERAL = frozenset(("host", "blocked", "eager"))
+"""Findings that say where the time goes, and not that something is wrong."""
 _DOUBTS = frozenset(("short", "unmeasured"))
 _OF_A_LINE = frozenset(("profiles", "event_loop"))
 # A thread that failed, then what users notice themselves, which may follow from that.
@@ -89,13 +90,13 @@ def about(finding: Finding) -> Symptom:
     return SYMPTOMS[finding.topic]
 
 
-def verdict(findings: Iterable[Finding]) -> str:
-    """Return `NOTHING` if enough was seen and nothing of it is to fix, else ``""``."""
+def verdict(findings: Iterable[Finding], waits: str = "") -> str:
+    """Return how it *waits*, or `NOTHING`, if enough was seen and nothing is to fix."""
     quiet = all(
         about(finding).urgency is Urgency.NOTE and finding.topic not in _DOUBTS
         for finding in findings
     )
-    return NOTHING if quiet else ""
+    return (waits or NOTHING) if quiet else ""
 
 
 def as_fact(finding: Finding) -> FindingSummary:
@@ -163,6 +164,6 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
         of
         for of in findings
         if (of.topic != "copies" or of.evidence or of.where not in copying)
-        and (of.topic not in _GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
+        and (of.topic not in GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
     ]
     return sorted(distinct, key=_place)

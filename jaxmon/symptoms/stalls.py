@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from math import inf
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.walltime import (
@@ -67,7 +68,7 @@ _END_THE_LOOP = (
 # How a program ends its workers itself.
 _ON_PURPOSE = (-signal.SIGTERM, -signal.SIGINT)
 _WAITING = ("/queue.py:", "/threading.py:")
-_ALONE = "the program has no other thread that could fill the queue"
+_ALONE = "the program has no other thread that could {} the queue"
 _START_ANEW = (
     "Start the workers as new processes: "
     'multiprocessing.get_context("spawn"), or "forkserver".'
@@ -163,6 +164,16 @@ def doing(now: Now) -> str:
     return f"program has {does} for {duration(now.seconds)}{where}{before}"
 
 
+def waiting(snapshot: Snapshot) -> str:
+    """Return since when it does something longer than ever, until it is judged."""
+    now, limits = snapshot.time.now, snapshot.limits
+    after, longest = _long_after(now, limits), (now.longest_before, now.longest_there)
+    unusual = now.state in _DOING and after < seconds_in(limits.stalled_anywhere)
+    if not (unusual and max(_LASTS, *longest) < now.seconds < after):
+        return ""
+    return f"The {doing(now)}. It counts as stalled from {duration(after)} on."
+
+
 def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
     """
     Detect a wait that lasts many times as long as any before, and not yet so long that
@@ -207,9 +218,10 @@ def _causes(
         if cause and cause.kind == "process":
             action = _BREAK_THE_POOL
         return rest[:_MOST_GONE], action
-    if now.state == "data_wait" and (now.alone or now.fillers):
+    if (now.alone and not now.full) or (now.state == "data_wait" and now.fillers):
         may_fill = [thread.filling for thread in now.fillers[:_MOST_OTHERS]]
-        return may_fill or [_ALONE], FILLER_ADVICE if may_fill else HELPER_ADVICE
+        none = _ALONE.format("empty" if _puts(now) else "fill")
+        return may_fill or [none], FILLER_ADVICE if may_fill else HELPER_ADVICE
     if now.full or now.lock:
         others = now.full or now.others
         waits = [
@@ -231,11 +243,14 @@ def _causes(
 
 
 def _waits(thread: Standing, now: Now) -> str:
-    puts = any(line.endswith(" in put") for line in thread.stack)
-    what = "room in a full queue" if puts else "a thread to end"
+    what = "room in a full queue" if _puts(thread) else "a thread to end"
     lines = [line for line in thread.stack if not any(of in line for of in _WAITING)]
     what = what if now.full else "a lock too"
     return f"thread {thread.name} waits for {what}: {(lines or thread.stack)[0]}"
+
+
+def _puts(of: Standing | Now) -> bool:
+    return any(line.endswith(" in put") for line in of.stack)
 
 
 def _forks(snapshot: Snapshot) -> Iterator[str]:
@@ -270,43 +285,43 @@ def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:
 
 
 def is_long(now: Now, limits: Limits) -> bool:
+    """Return whether what goes on *now* lasts so long that it is odd."""
+    return now.seconds >= _long_after(now, limits)
+
+
+def _long_after(now: Now, limits: Limits) -> float:
     """
-    Return whether what goes on *now* is far longer than usual, or as long as is odd for
-    one that waits while a thread of the program has just failed.
+    Return from how many seconds on it is far longer than usual, or odd for one that
+    waits while a thread of the program has just failed; infinite if that is not known.
     """
-    failed_after = seconds_in(limits.stalled_for_a_failed_thread)
-    never_ends = now.full or (now.alone and now.state == "data_wait")
-    if never_ends and now.seconds >= failed_after:
-        return True
+    never_ends = now.full or (now.alone and now.state in _WAITS)
+    after = [seconds_in(limits.stalled_for_a_failed_thread) if never_ends else inf]
     if now.state in _WAITS and any(
         _waits_for(helper, now, limits) for helper in now.gone
     ):
-        return True
+        return 0.0
     times = limits.stalled_times
     # So waits a server that has just started, for its end.
     first = now.state == "blocked" and _is_parked(now) and not now.longest_there
     if first or now.work:
-        return False  # whether anything is to come is not known
-    if now.seconds >= seconds_in(limits.stalled_anywhere):
-        return now.seconds >= times * now.longest_there
-    if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
-        return True
-    there, before = now.longest_there or None, now.longest_before or None
-    usual: list[tuple[float | None, str]] = []
+        return after[0]  # whether anything is to come is not known
+    anywhere = seconds_in(limits.stalled_anywhere)
+    after.append(max(anywhere, times * now.longest_there))
+    if now.seconds >= anywhere:
+        return min(after)
+    if now.lock and now.others:
+        after.append(seconds_in(limits.deadlocked))
+    there, before = now.longest_there, now.longest_before
     repeats = now.repeats if now.state in _AWAITS else 0
-    if repeats:
-        usual.append((there, limits.stalled_in_a_state))
-    if repeats >= _REPEATS or now.changes >= _RHYTHM:
-        usual.append((there, limits.stalled_on_a_line))
-    if now.changes >= _RHYTHM:
-        usual += [
-            (now.longest_before if now.lock else None, limits.stalled_for_a_lock),
-            (before, limits.stalled_in_a_state),
-        ]
-    return any(
-        longest is not None and now.seconds >= max(seconds_in(least), times * longest)
-        for longest, least in usual
+    rhythm = now.changes >= _RHYTHM
+    usual = (
+        (repeats and there, there, limits.stalled_in_a_state),
+        ((repeats >= _REPEATS or rhythm) and there, there, limits.stalled_on_a_line),
+        (rhythm and now.lock, before, limits.stalled_for_a_lock),
+        (rhythm and before, before, limits.stalled_in_a_state),
     )
+    after += [max(seconds_in(of), times * most) for holds, most, of in usual if holds]
+    return min(after)
 
 
 def _is_parked(now: Now) -> bool:

@@ -246,6 +246,34 @@ def test_what_is_known_without_marks_is_said(loop: str) -> None:
     assert "m.step" not in with_marks.text
 
 
+@pytest.mark.parametrize(
+    ("topic", "seconds", "degraded"),
+    [
+        *(("recompile", 28.8, True), ("unrolled", 20.0, True)),
+        *(("recompile", 17.0, False), ("unrolled", 0.0, False)),
+        # Where the time goes is no fault, and a hint has no known gain.
+        *(("host", 34.0, False), ("device", 34.0, False), ("whole", 34.0, False)),
+    ],
+)
+def test_a_fault_that_takes_most_of_the_time_is_known(topic, seconds, degraded):
+    """Whichever fault it is; what is marked is judged by its own numbers."""
+    finding = as_fact(
+        Finding(topic, "f", "It takes time.", ("a.py:3",), "", "", seconds)
+    )
+    process = ProcessVerdict(findings=(finding,), observed_seconds=36.0)
+    verdict = HostVerdict({"0": process})
+    found = status(Worker(), verdict=verdict).answer
+    assert found.state == ("degraded" if degraded else "unknown")
+    assert found.text.startswith("Not quite: It" if degraded else "Not known: no")
+    assert [one.because for one in found.reasons] == ["a.py:3"] * degraded
+    # How much of the time it was is not known.
+    unseen = HostVerdict({"0": process.replace(observed_seconds=None)})
+    assert status(Worker(), verdict=unseen).answer.state == "unknown"
+    trains = Worker()
+    trains.steps(60, 1.0)
+    assert status(trains, verdict=verdict).answer.state == "fine"
+
+
 CRASH = "pid 7 (train.py) raised OSError: full, at train.py:6 in save, 9 s ago."
 
 

@@ -5,8 +5,11 @@ import pytest
 from jaxmon.facts.process import JobRank, read
 from jaxmon.facts.walltime import from_place
 from jaxmon.screens.notes import doubts
+from jaxmon.screens.text import screen
 from jaxmon.symptoms.alert import PAGE, TICKET
+from jaxmon.symptoms.findings import NOTHING, verdict
 from jaxmon.symptoms.job import is_held_up
+from jaxmon.symptoms.stalls import waiting
 from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
@@ -351,6 +354,57 @@ def test_a_queue_that_nothing_can_fill_is_said_to_be_so():
     assert one.evidence[0] == (
         "the program has no other thread that could fill the queue"
     )
+
+
+PUTS = {
+    "state": "blocked",
+    "place": "a.py:17",
+    "changes": 36,
+    "longest_there": 1.2,
+    "alone": True,
+    "stack": ["/lib/threading.py:327 in wait", "/lib/queue.py:140 in put"],
+}
+
+
+def test_a_full_queue_that_nothing_can_empty_is_said_to_be_so():
+    """What took from it may have returned; a lock has nothing to do with it."""
+    now = {**PUTS, "seconds": 16.0}
+    (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.evidence[0] == (
+        "the program has no other thread that could empty the queue"
+    )
+    assert one.action.startswith("What it waits for may be gone")
+    # Another thread could, and the same line has taken long before.
+    served = {**now, "alone": False, "longest_there": 1.7}
+    assert findings(time=ledger({"device": 0.05}, **served), transfers={}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "judged"),
+    [
+        ({"seconds": 9.1}, "15.0 s"),
+        ({"seconds": 9.1, "alone": False, "longest_there": 1.85}, "18.5 s"),
+        # Not longer than ever, or a pause, or it is not known what would be long.
+        ({"seconds": 9.1, "longest_there": 9.5}, ""),
+        ({"seconds": 4.0}, ""),
+        ({"seconds": 9.1, "alone": False, "longest_there": 0.0}, ""),
+        ({"seconds": 9.1, "alone": False, "changes": 3}, ""),
+        ({"seconds": 9.1, "state": "idle", "alone": False}, ""),
+        ({"seconds": 16.0}, ""),  # a finding says so
+    ],
+)
+def test_a_wait_that_is_not_judged_yet_is_not_said_to_be_nothing(change, judged):
+    """It says since when it waits, and from when on that is a stall."""
+    snapshot = read({"time": ledger({"device": 0.05}, **{**PUTS, **change})})
+    text = (
+        "The program has been blocked outside of JAX for 9.1 s at a.py:17. It counts "
+        f"as stalled from {judged} on."
+    )
+    waits = waiting(snapshot)
+    assert waits == (text if judged else "")
+    assert verdict([], waits) == (text if judged else NOTHING)
+    lines = " ".join(map(str.strip, screen(snapshot, [], worker="0")))
+    assert (text in lines, NOTHING in lines) == (bool(judged), not judged)
 
 
 def test_a_thread_that_may_fill_the_queue_is_shown():

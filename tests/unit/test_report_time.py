@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.process import read
 from jaxmon.screens import text
 from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import about, verdict
@@ -140,7 +141,9 @@ def test_waiting_for_a_busy_device_is_no_fault():
 
     assert only.topic == "device"
     assert about(only).urgency.name == "NOTE"
-    _, lead, first, *_ = text.finding_lines([only], 88, observed=600)
+    _, lead, first, *_ = text.finding_lines(
+        [only], read({"process": {"observed_seconds": 600.0}}), 88
+    )
     assert lead == "  Nothing to fix stands out. What takes the time:"
     assert first.startswith("  1. ")
 
@@ -437,7 +440,7 @@ def test_of_few_looks_only_what_is_certain_is_judged():
         (only,) = told(looks, share, error)
         assert only.verdict == short
     assert not verdict([only])
-    lines = text.finding_lines([only], 88, observed=4.0)
+    lines = text.finding_lines([only], read({"process": {"observed_seconds": 4.0}}), 88)
     assert lines == ["FINDINGS", f"  1. {short}"]
 
 

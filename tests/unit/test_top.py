@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.cli import output
+from jaxmon.cli import output, ps
 from jaxmon.cli.host import HostReader, ProcessView
 from jaxmon.cli.top import terminal
 from jaxmon.cli.top.state import ORDERS, Seen, State
@@ -16,6 +16,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.process import JobRank
 from jaxmon.facts.status import (
+    CallRate,
     FindingSummary,
     HostVerdict,
     Latency,
@@ -356,3 +357,23 @@ def test_no_number_is_cut() -> None:
         text = "\n".join(texts(host) + texts(opened))
         assert "0.988 GiB" in text
         assert re.search(r"r .* 1 min +11 min +22 h ", text)
+
+
+@pytest.mark.parametrize("rate", [2610.0, 0.512, 0.00512, 999_000.0])
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_rate_is_cut(capsys, monkeypatch, rate, width):
+    """Those of calls have the longest unit but one."""
+    found = seen(1)
+    (process,) = found.processes
+    agent = process.agent.replace(calling=CallRate("f", rate))
+    summary = process.summary.replace(loops=())
+    process = replace(process, agent=agent, summary=summary)
+    text = f" {process.rate} "
+    assert text.endswith(" calls/s ")
+    screen = replace(found, processes=[process])
+    assert text in "\n".join(
+        texts(host_view(screen, State(), name="", width=width, height=24))
+    )
+    monkeypatch.setattr(output, "report_width", lambda: width)
+    ps._show(found.summary, [process], {}, "1 s")
+    assert text in capsys.readouterr().out

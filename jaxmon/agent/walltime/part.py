@@ -258,15 +258,15 @@ class WallTimePart(Part):
         if pools and current is not None:
             # What has failed before may be of a pool that the program has no longer.
             failed = self._workers.failed(perf_counter(), current.since)
-        takes = _in_queue(mine, " in get")
-        free = [row for row in others if takes and not row["needs_threads"]]
+        takes, puts = _in_queue(mine, " in get"), _in_queue(mine)
+        free = [row for row in others if not row["needs_threads"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": _standing(locked),
             "gone": (*failed, *self._failed_helpers()),
-            "alone": takes and not free,
-            "fillers": _standing([row for row in free if row["place"]]),
+            "alone": (takes or puts) and not free,
+            "fillers": _standing([row for row in free if takes and row["place"]]),
             "full": self._full(mine, others),
             "asleep": self._workers.asleep(perf_counter()),
         }

@@ -73,7 +73,7 @@ _PROCESSES: Fields[ProcessView] = (
     words("RANK", 6, lambda process: process.job_rank),
     number("PID", 8, lambda process: process.agent.pid, str),
     (Column("STATE", 9), lambda process: process.condition),
-    (Column("RATE", 13), lambda process: process.rate),
+    (Column("RATE", 16), lambda process: process.rate),
     number("ERRORS", 7, lambda process: process.error_ratio, ratio),
     number("P95", 8, lambda process: process.p95, brief),
     number("COMPILES", 9, lambda process: process.compiles, whole),
