@@ -245,17 +245,14 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
-    unmeasured = [of for of in snapshot.functions if of.samples.execution_mean is None]
-    part_of = period.seconds / max(snapshot.time.since_start.seconds, period.seconds)
-    calls = part_of * sum(function.calls or 0 for function in unmeasured)
-    rest = took - busy
-    slow = rest >= _MEASURABLE * calls > 0
-    unknown = slow and rest > period.seconds - rest
-    explained = not busy or unknown or busy >= EXPLAINED * took
-    if not explained or any(memory.arguments(snapshot)):
+    if (busy and busy < EXPLAINED * took) or any(memory.arguments(snapshot)):
         return
+    part_of = period.seconds / max(snapshot.time.since_start.seconds, period.seconds)
+    calls = part_of * sum(function.calls or 0 for function in snapshot.functions)
+    slow = took >= _MEASURABLE * calls > 0
+    unknown = not busy and slow and took > period.seconds - took
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
-    computed = [of for of in most if of.device_seconds > 0 and not unknown]
+    computed = [of for of in most if of.device_seconds > 0]
     # Times are those of samples, times all calls: no sum of them is known.
     whole = sum(function.device_seconds for function in computed)
     keeps = computed and took >= EXPLAINED * period.seconds and not snapshot.spans
