@@ -261,7 +261,7 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         computed[0].name if computed else "",
         "Calls of jitted functions, and waits for their results, took "
         f"{part(took, period)}{f', mostly {computed[0].name}' if computed else ''}."
-        + (" How long the device computes in a call is not known." if unknown else ""),
+        + (" How much of that the device computed is not known." if unknown else ""),
         tuple(
             f"{function.name}: about {share(function.device_seconds, whole)} of it, in "
             f"{function.calls or 0:,} calls"
@@ -488,7 +488,7 @@ SYMPTOMS = (
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
     _DEVICE,
-    _DEVICE._replace(name="unmeasured", sentence="How long calls compute is unknown."),
+    _DEVICE._replace(name="unmeasured", sentence="How much the device computes is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
     _symptom("idle", "There is nothing to do.", NOTE, idle),

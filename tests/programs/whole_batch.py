@@ -58,7 +58,7 @@ def main() -> None:
     document = {
         "verdicts": {of.topic: of.verdict for of in findings},
         "quiet": bool(verdict(findings)),
-        "execution": step.samples.execution_seconds,
+        "execution": step.samples.execution_mean,
         "each": SECONDS / turn,
     }
     print(json.dumps(document))

@@ -160,7 +160,7 @@ def test_what_calls_compute_is_known_or_said_not_to_be(calls, execution, doubts)
 
     assert only.topic == ("unmeasured" if doubts else "device")
     assert verdict([only]) == ("" if doubts else "Nothing to fix stands out.")
-    end = " How long the device computes in a call is not known."
+    end = " How much of that the device computed is not known."
     assert only.verdict.endswith(end) == doubts
 
 
