@@ -105,7 +105,8 @@ def test_a_loop_that_is_not_marked_is_recognised():
         calling = found["calling"]
         assert calling["function"] == "__main__.step"
         assert calling["loop"].endswith(f"wall_time.py:{line + 1}")
-        if calling["rate"] == pytest.approx(found["calls"], rel=0.2):
+        near = pytest.approx(found["calls"], rel=0.2 + found["delayed"])
+        if calling["rate"] == near:
             break
         assert attempt < ATTEMPTS - 1, found
     assert measured("serving", 0)["calling"] == {}

@@ -245,6 +245,12 @@ def requests_by_route() -> dict[str, Any]:
     return found
 
 
+def calls_a_second(seconds: float) -> float:
+    """Return how often the program called its function in the last *seconds*."""
+    latest = [at for at in calls if at >= calls[-1] - seconds]
+    return len(latest) / (latest[-1] - latest[0]) if latest else 0.0
+
+
 def waited_for_processor() -> float:
     """
     Return for how long threads were ready to run, and did not, as the kernel says.
@@ -289,7 +295,7 @@ def main() -> None:
         "calling": encoded(
             calling(read({"time": found, "requests": requests_by_route()}))
         ),
-        "calls": len(calls) / (calls[-1] - calls[0]) if calls else 0.0,
+        "calls": calls_a_second(found["rates_seconds"]),
         "place": {
             name: max(
                 whole["places"], key=lambda p: (p["state"] == name, p["seconds"])
