@@ -25,8 +25,8 @@ import jax.numpy as jnp  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 
-SECONDS = 12.0
-READ_EVERY = 30
+SECONDS = 6.0
+READ_EVERY = 20
 
 
 def update(batch: Any, weights: Any) -> Any:
