@@ -109,7 +109,7 @@ def _lines(found: Sequence[Buckets]) -> Iterator[str]:
     if not found:
         yield "no function has signatures that differ only in sizes"
     for proposed in found:
-        weight = "weighted by calls" if proposed.weighted else "calls are unknown"
+        weight = "weighted by samples" if proposed.weighted else "calls are unknown"
         yield f"{proposed.function}: {proposed.programs} programs ({weight})"
         for proposal in proposed.proposals:
             sizes = "; ".join(
