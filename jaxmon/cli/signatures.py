@@ -83,7 +83,7 @@ def buckets(
     Propose sizes to pad to, so that few programs serve all signatures.
 
     Each line has the number of programs, the fraction of elements that would be
-    padding, weighted by calls, and the sizes.
+    padding, weighted by calls as sampled, and the sizes.
 
     Exit codes:
       0 the proposals were printed, if there are any
