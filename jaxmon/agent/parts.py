@@ -49,6 +49,7 @@ NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
     "indicators": "indicators",
     "values": "indicators.logged",
     "loaded": "loaded",
+    "pass_traces": "pass_traces",
     "watcher": "reading",
     "words": "words",
     "crashed": "words.crashed",
@@ -204,9 +205,9 @@ ROWS: tuple[PartRow, ...] = (
     ),
     PartRow("events", "eventlog:EventLogging", enabled=attrgetter("log_events")),
     PartRow(
-        *("profile", "reports.profile:Profiler", ("routes", "loaded")),
+        *("profile", "reports.profile:Profiler", ("routes", "loaded", "pass_traces")),
         late=(),
-        pages=("/debug/profile",),
+        pages=("/debug/passes", "/debug/profile"),
     ),
     PartRow(
         *("passes", "reports.passes:PassTraces", ("compiling", "programs")),
@@ -257,6 +258,11 @@ class AgentParts:
         from jaxmon.agent.loaded_programs import LoadedPrograms  # noqa: PLC0415
 
         return LoadedPrograms(self._context.jax)
+
+    def pass_traces(self) -> Part:
+        """Return what records compiles from now on."""
+        (row,) = (row for row in ROWS if row.name == "passes")
+        return self._make(row)
 
     @functools.cached_property
     def reading(self) -> Watcher:

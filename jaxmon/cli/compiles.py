@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -18,6 +18,7 @@ from jaxmon.cli.options import (
     NEW_FILE,
     OF_PROCESS,
     RUN_DIR,
+    Number,
     Whole,
     argument,
     flag,
@@ -59,6 +60,7 @@ def command(
     function: str | None = option(str),
     page: Path | None = option(NEW_FILE),
     text: str | None = option(click.Choice(["jaxpr", "hlo"])),
+    passes: float | None = option(Number(0, 60, min_open=True), metavar="SECONDS"),
     as_json: bool = OF_PROCESS,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
@@ -79,6 +81,9 @@ def command(
         page: Write a page to this file, too: flame charts by line, and both programs.
         text: Print the latest program instead, as JAX traced it or XLA compiled it,
             with the line of source of each row; on the page and in JSON, too.
+        passes: Instead, record what is compiled in so many seconds, and print where
+            that time went, as `jaxmon compiles run` does. Refused while the program is
+            profiling itself.
 
     Exit codes:
       0 the programs were printed, or what a process without any is compiling
@@ -89,6 +94,7 @@ def command(
       jaxmon compiles
       jaxmon compiles --worker 2 --function train_step --page step.html
       jaxmon compiles --text hlo | grep model.py:88
+      jaxmon compiles --pid 4711 --passes 30
       jaxmon compiles --json | jq '.latest.lines[:5]'
     """
     if click.get_current_context().invoked_subcommand is not None:
@@ -99,6 +105,12 @@ def command(
     from jaxmon.screens.text import heading
 
     chosen = pick(worker, run_dir)
+    if passes is not None:
+        if function or page or text:
+            msg = "--passes is of all compiles; omit --function, --page and --text"
+            raise click.UsageError(msg)
+        _record(chosen, passes, as_json=as_json)
+        return
     now = read(chosen.overview)
     if (found := _programs(chosen, function, now)) is None:
         _in_progress(now.compiling, chosen.number, as_json=as_json)
@@ -134,12 +146,45 @@ def _in_progress(now: Compiling, worker: str, *, as_json: bool) -> None:
     output.result({"compiling": encoded(now)}, [text], as_json=as_json)
 
 
+def _record(worker: AgentProcess, seconds: float, *, as_json: bool) -> None:
+    """Print where the compiles went that *worker* begins in so many seconds."""
+    from jaxmon.cli.profile import record
+    from jaxmon.host.files import whole
+
+    answer = record(worker, f"/debug/passes?seconds={seconds:g}", 2 * _SECONDS)
+    data = b"" if answer is None else answer.body
+    with whole.directory("jaxmon-compiles-") as directory:
+        lines, _, trace = data.partition(b"\0")
+        (directory / "0.jsonl").write_bytes(lines)
+        (directory / "0.xplane.pb").write_bytes(trace)
+        _show(directory, f"in {duration(seconds)}", as_json=as_json)
+
+
+def _show(
+    directory: Path,
+    where: str,
+    *,
+    as_json: bool,
+    top: int = 10,
+    code: int | None = None,
+) -> None:
+    from jaxmon.preflight.profile.passes import read
+
+    try:
+        found = read(directory)
+    except (ValueError, WireError) as error:
+        msg = f"the traces cannot be read: {error}; run the command again"
+        raise CommandError(msg) from error
+    programs = [vars(of) for of in found.programs]
+    document = {"exit_code": code, **found._asdict(), "programs": programs}
+    output.result(document, _lines(found, code, top, where), as_json=as_json)
+
+
 def _programs(
     worker: AgentProcess, function: str | None, now: Snapshot
 ) -> ProcessPrograms | None:
     """Return the programs of *worker*, and the costs of *function*'s, if any."""
     from jaxmon.facts.programs import read
-    from jaxmon.facts.reader import mapping
     from jaxmon.preflight.compiled.costs import ProgramCosts
     from jaxmon.preflight.compiled.view import ProcessPrograms, by_cost
 
@@ -154,15 +199,12 @@ def _programs(
     name = _chosen(programs, function)
     same = [program for program in programs if program.function == name]
     same = sorted(same, key=lambda program: -program.finished)[:2]
-    target = f"/debug/hlo?newest=2&function={quote(name)}"
-    texts, trouble = None, "it is no longer loaded"
+    by_time, trouble = {}, "it is no longer loaded"
     try:
-        texts = worker.fetch(target, timeout=_SECONDS).get("programs")
+        texts = _texts(worker, f"hlo?newest=2&function={quote(name)}")
+        by_time = {str(text.get("finished")): text for text in texts}
     except CommandError as error:
         trouble = error.message
-    # No fields of records: those are one line each.
-    found = list(map(mapping, texts if isinstance(texts, list) else ()))
-    by_time = {str(text.get("finished")): text for text in found}
     costs = []
     for program in same:
         text = by_time.get(str(program.finished), {})
@@ -186,8 +228,15 @@ def traced_lines(period: Period, function: str) -> Iterator[str]:
             yield f"Tracing it took at least {duration(took)} at {place}."
 
 
-def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
+def _texts(worker: AgentProcess, target: str) -> list[Mapping[str, Any]]:
     from jaxmon.facts.reader import mapping
+
+    found = worker.fetch(f"/debug/{target}", timeout=_SECONDS).get("programs")
+    # No fields of records: those are one line each.
+    return list(map(mapping, found if isinstance(found, list) else ()))
+
+
+def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
     from jaxmon.preflight.compiled.listing import of_hlo, of_jaxpr
 
     if kind == "hlo":
@@ -196,9 +245,7 @@ def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
         except WireError as error:
             raise CommandError(latest.notes[-1]) from error
     name = latest.program.function
-    target = f"/debug/jaxpr?newest=1&function={quote(name)}"
-    found = worker.fetch(target, timeout=_SECONDS).get("programs")
-    programs = list(map(mapping, found if isinstance(found, list) else ()))
+    programs = _texts(worker, f"jaxpr?newest=1&function={quote(name)}")
     try:
         return of_jaxpr(programs[0] if programs else {})
     except (IndexError, TypeError, ValueError) as error:
@@ -251,33 +298,24 @@ def run(
     from jaxmon.cli.run import interpreted, words_of
     from jaxmon.host.files import whole
     from jaxmon.preflight.baseline.run import instrumented
-    from jaxmon.preflight.profile.passes import read
 
     words = words_of(program, args, as_module=as_module, as_code=as_code)
     with whole.directory("jaxmon-compiles-") as directory:
         settings = {"port": None, "socket": False, "passes_dir": str(directory)}
         stream = sys.__stderr__ if as_json else None
         code = instrumented(interpreted(words), settings, stdout=stream)
-        try:
-            found = read(directory)
-        except (ValueError, WireError) as error:
-            msg = f"the traces cannot be read: {error}; run the command again"
-            raise CommandError(msg) from error
-    document = {
-        "exit_code": code,
-        "programs": [vars(of) for of in found.programs],
-        "unfinished": found.unfinished,
-        "folds": found.folds,
-    }
-    output.result(document, _lines(found, code, top), as_json=as_json)
+        where = "in the process; its children are not observed"
+        _show(directory, where, as_json=as_json, top=top, code=code)
     return code
 
 
-def _lines(found: CompileTimes, code: int, top: int) -> Iterator[str]:
+def _lines(
+    found: CompileTimes, code: int | None, top: int, where: str
+) -> Iterator[str]:
     if code:
         yield f"the program failed with exit code {code}; until then:"
     if not (found.programs or found.unfinished):
-        yield "nothing was compiled in the process; its children are not observed"
+        yield f"nothing was compiled {where}"
         return
     functions, number = Counter(of.function for of in found.programs), Counter[str]()
     blocks: list[tuple[str, TracedCompile]] = []

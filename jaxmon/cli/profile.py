@@ -114,7 +114,7 @@ def command(
     chosen = pick(worker, run_dir)
     _check_writable(out)
     if for_requests is None or slower_than is None:
-        profile = _record(chosen, f"seconds={seconds:g}", seconds)
+        profile = record(chosen, f"/debug/profile?seconds={seconds:g}", seconds)
         if profile is None:
             msg = f"worker {chosen.number} sent no trace"
             raise CommandError(msg)
@@ -136,8 +136,8 @@ def _slow(
     until = monotonic() + deadline
     while (left := until - monotonic()) > 0:
         seconds = min(left, _ARMED_SECONDS)
-        target = f"seconds={seconds:g}&slower_than={slower_than:g}"
-        profile = _record(worker, target, seconds + 2 * _PATIENCE)
+        target = f"/debug/profile?seconds={seconds:g}&slower_than={slower_than:g}"
+        profile = record(worker, target, seconds + 2 * _PATIENCE)
         if profile is not None:
             yield profile
 
@@ -221,12 +221,11 @@ def _check_writable(out: Path) -> None:
         raise CommandError(msg)
 
 
-def _record(worker: AgentProcess, query: str, seconds: float) -> ClientResponse | None:
+def record(worker: AgentProcess, target: str, seconds: float) -> ClientResponse | None:
     """Return a trace of *worker*, after *seconds*; `None` if no request was slow."""
     from jaxmon.host.http import client
     from jaxmon.host.http.stream import TooLargeError
 
-    target = f"/debug/profile?{query}"
     try:
         response = client.get(
             worker.socket, target, seconds=seconds + _PATIENCE, max_bytes=_MAX_BYTES

@@ -83,7 +83,7 @@ def buckets(
     Propose sizes to pad to, so that few programs serve all signatures.
 
     Each line has the number of programs, the fraction of elements that would be
-    padding, weighted by calls, and the sizes.
+    padding, weighted by calls as sampled, and the sizes.
 
     Exit codes:
       0 the proposals were printed, if there are any
@@ -109,7 +109,7 @@ def _lines(found: Sequence[Buckets]) -> Iterator[str]:
     if not found:
         yield "no function has signatures that differ only in sizes"
     for proposed in found:
-        weight = "weighted by calls" if proposed.weighted else "calls are unknown"
+        weight = "weighted by samples" if proposed.weighted else "calls are unknown"
         yield f"{proposed.function}: {proposed.programs} programs ({weight})"
         for proposal in proposed.proposals:
             sizes = "; ".join(

@@ -16,7 +16,6 @@ from jaxmon.cli.options import (
     Number,
     Whole,
     argument,
-    flag,
     option,
     subcommand,
 )
@@ -39,7 +38,6 @@ def command(
     modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
     main: str | None = option(str, metavar="MODULE"),
     timeout: float = option(Number(1, 86_400), default=600.0),
-    check: bool = flag(),
     as_json: bool = AS_JSON,
 ) -> int:
     """
@@ -59,7 +57,6 @@ def command(
         modules: Only functions of this module; may be repeated.
         main: Module that ran as the program, to import for functions of `__main__`.
         timeout: Seconds after which an import or a signature has failed.
-        check: The same as `check`.
 
     Exit codes:
       0 every signature is in the cache
@@ -93,7 +90,7 @@ def command(
         if modules:
             msg += f" of {', '.join(modules)}"
         raise CommandError(msg, exit_code=_MISUSE)
-    check = check or gate is not None
+    check = gate is not None
     arrived: list[Result] = []
     peculiar = {of.function: texts(of.signatures) for of in document.functions}
 

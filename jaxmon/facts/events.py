@@ -118,12 +118,17 @@ class ReadyProcess(Fact):
     Attributes:
         since: Unix time; 0 if it is not, or does not say so.
         announced: whether it called `jaxmon.ready`; else it was warmed up.
+        quiet: Unix time of the last compile before the first five minutes without; 0 if
+            there were none. It may have been ready from then on.
+        compiled: compiles since then, up to 100.
         warmed: what `jaxmon.warmup` made.
         where: the line that called it.
     """
 
     since: float = 0.0
     announced: bool = False
+    quiet: float = 0.0
+    compiled: int = 0
     compiles: tuple[LateCompiles, ...] = ()
     warmed: tuple[WarmedFunction, ...] = ()
     where: str = ""

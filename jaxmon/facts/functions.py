@@ -8,6 +8,7 @@ only. Processes and runs have samples; `jaxmon.symptoms.steps` and Prometheus do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from jaxmon.facts.contents import (
@@ -27,6 +28,8 @@ LEAST_SECONDS = 2e-5
 """What is less is the resolution of clocks, and no slowdown."""
 
 _LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
+# Of the time of a call; and FLOPs or bytes that any device has done in a second.
+_SHORT, _LEAST = 3.0, 1e9
 
 
 class Spread(Fact):
@@ -371,7 +374,12 @@ class FunctionFact(Fact):
     @property
     def device_seconds(self) -> float:
         """Seconds that the device computed it: mean execution time, times calls."""
-        return (self.samples.execution_mean or 0.0) * (self.calls or 0)
+        times, work = self.samples, self.program
+        mean, whole = times.execution_mean or 0.0, times.execution_seconds or 0.0
+        if whole < _SHORT * (times.dispatch_seconds or 0.0) and work.flops is not None:
+            # It is the call that takes so long, unless the program has much to do.
+            mean = min(mean, (work.flops + (work.accessed_bytes or inf)) / _LEAST)
+        return mean * (self.calls or 0)
 
     def recompile_time(self, cause: str) -> float:
         """Seconds of compile time for *cause*, as if all compiles took as long."""

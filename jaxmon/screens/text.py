@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from jaxmon.facts.events import Recompile
@@ -120,8 +120,18 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
         layout,
         [_function_row(*row) for row in rows],
         [user.place for user in shown],
-        [_UNCOUNTED] if any(user.never_called for user in shown) else [],
+        [*_quiet(snapshot), *[_UNCOUNTED] * any(user.never_called for user in shown)],
     )
+
+
+def _quiet(snapshot: Snapshot) -> Iterator[str]:
+    ready = snapshot.ready
+    if ready.quiet and not ready.since and snapshot.requests:
+        yield (
+            f"Inferred: ready for {duration(snapshot.process.now - ready.quiet)}, as "
+            "five minutes without a compile came after its first ones; "
+            f"{counted(ready.compiled, 'compile')} since then."
+        )
 
 
 def _finding(

@@ -355,7 +355,7 @@ def _callbacks(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "callbacks",
             line.place,
-            f"Compiled programs called back into Python {times(line.count)}{where}, "
+            f"Compiled programs ran callbacks in Python {times(line.count)}{where}, "
             f"which took {duration(took)}, {share_of_time(took, observed)}, and the "
             "way there and back.",
             (),

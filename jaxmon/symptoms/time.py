@@ -488,7 +488,7 @@ SYMPTOMS = (
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
     _DEVICE,
-    _DEVICE._replace(name="unmeasured", sentence="How much the device computes is unknown."),
+    _DEVICE._replace(name="unmeasured", sentence="How much is computed is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
     _symptom("idle", "There is nothing to do.", NOTE, idle),

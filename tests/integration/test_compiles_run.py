@@ -1,15 +1,26 @@
-"""`jaxmon compiles run`: real programs, compared with what is known."""
+"""Passes of real programs' compiles, compared with what is known."""
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 from textwrap import dedent
+from threading import Event, Thread
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
+from click.testing import CliRunner
 
+from jaxmon.cli.main import main
+from tests.helpers.agents import instrumented
 from tests.helpers.processes import Result, run_python
 
+
+reports_passes = pytest.mark.skipif(
+    jax.__version_info__ < (0, 5), reason="this XLA reports no passes"
+)
 
 DEEP = """
 import json, os, sys, threading, time
@@ -43,6 +54,7 @@ def close(seconds: float) -> Any:
     return pytest.approx(seconds, rel=0.05, abs=0.015)
 
 
+@reports_passes
 def test_seconds_are_those_of_the_agent(tmp_path: Path) -> None:
     """Parts are all of the time, and have the seconds of the agent's metrics."""
     document, result = measured(
@@ -78,6 +90,7 @@ sys.stderr.write("heard " + json.dumps(found) + "\\n")
     assert any(of["internal"] for of in document["programs"])
 
 
+@reports_passes
 def test_constant_folding_takes_what_xla_says(tmp_path: Path) -> None:
     """XLA prints how long the folding of a slow instruction took."""
     result = compiles_run(
@@ -95,6 +108,8 @@ smooth(1.)
 """,
     ).ok()
     said = re.findall(r"The operation took (?:(\d+)m)?([\d.]+)(m?s)\b", result.err)
+    if not said and jax.__version_info__ >= (0, 12):
+        pytest.skip("this XLA folds it in no time")
     seconds = sum(
         60 * float(minutes or 0) + float(value) / (1000 if unit == "ms" else 1)
         for minutes, value, unit in said
@@ -106,6 +121,7 @@ smooth(1.)
     assert row[1] == "most likely reduce_window_sum, train.py:7"
 
 
+@reports_passes
 def test_compiles_on_several_threads_are_told_apart(tmp_path: Path) -> None:
     """Each program has the passes of its own thread of XLA."""
     document, _ = measured(
@@ -156,7 +172,8 @@ jax.profiler.start_trace("trace")
 jax.jit(lambda x: jnp.sin(x))(1.)
 jax.profiler.stop_trace()
 try:
-    jax.jit(deep, compiler_options={{"xla_no_such_option": 1}})(jnp.ones((4, 4)))
+    lowered = jax.jit(deep).lower(jnp.ones((4, 4)))
+    lowered.compile(compiler_options={{"xla_no_such_option": 1}})
 except Exception as error:
     print(type(error).__name__)
 jax.jit(lambda x: jnp.cos(x))(1.)
@@ -214,3 +231,53 @@ def test_modules_and_source_run_too(tmp_path: Path) -> None:
 
     assert (both.code, code.code) == (2, 3)
     assert "mutually exclusive" in both.err
+
+
+@reports_passes
+def test_a_running_process_is_recorded_for_some_seconds(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    """What it compiles meanwhile, and no more; not while it is profiling itself."""
+
+    def deep(x: Any) -> Any:
+        for _ in range(12):
+            x = jnp.sin(x) * jnp.cos(x @ x.T)[:, :1] + x
+        return x.sum()
+
+    def compiles(*options: str) -> Any:
+        command = ["compiles", "--passes", "0.2", "--run-dir", str(run_dir), *options]
+        return CliRunner().invoke(main, command)
+
+    step, over, sizes = jax.jit(deep), Event(), count(2)
+
+    def call() -> None:
+        while not over.is_set():
+            size = next(sizes)
+            step(jnp.ones((size, size)))
+
+    with instrumented(socket=True):
+        for _ in range(5):
+            step(jnp.ones((next(sizes), 1)))
+        thread = Thread(target=call)
+        thread.start()
+        programs: list[Any] = []
+        while not programs:  # a compile may last longer than the window
+            found = compiles("--json")
+            assert found.exit_code == 0, found.output
+            programs = json.loads(found.output)["programs"]
+        over.set()
+        thread.join()
+        idle = compiles()
+        jax.profiler.start_trace(tmp_path)
+        busy = compiles()
+        jax.profiler.stop_trace()
+
+    steps = [of for of in programs if of["function"].endswith(".deep")]
+    assert len(steps) < next(sizes) - 6
+    for program in programs:
+        assert program["untraced"] == ""
+        assert close(sum(program["parts"].values())) == program["seconds"]
+        assert program["xla"] >= sum(program["passes"].values()) > 0
+    assert idle.output == "nothing was compiled in 0.20 s\n"
+    assert busy.exit_code == 1
+    assert "cannot be profiled: the program is profiling itself" in busy.output

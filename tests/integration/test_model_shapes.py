@@ -79,13 +79,18 @@ def test_what_is_said_is_what_a_plain_count_finds(
     lines, program = by_line(said), said["program"]
     devices = DEVICES if name == "sharded" else 1
 
-    assert said["notes"] == []
+    # Instructions of libraries are at their own lines with JAX before 0.8.
+    notes = [of for of in said["notes"] if not of.startswith("Tracing it took")]
+    is_exact = not any("keeps one line" in note for note in notes)
+    assert len(notes) == (not is_exact)
     assert said["equations"] == counted["equations"]
     assert said["instructions"] == sum(counted["opcodes"].values())
     for line in lines.keys() | counted["lines"].keys():
         of = counted["lines"].get(line, {"equations": {}, "flops": 0})
         assert dict(lines[line].equations) == of["equations"], line
-        assert devices * sum(lines[line].flops) == of["flops"], line
+        assert not is_exact or devices * sum(lines[line].flops) == of["flops"], line
+    flops = sum(sum(of.flops) for of in lines.values())
+    assert devices * flops == sum(of["flops"] for of in counted["lines"].values())
     for line, opcodes in counted["instructions"].items():
         assert line == "0" or lines[line].instructions >= Counter(opcodes), line
     opcodes = sum((of.instructions for of in lines.values()), Counter[str]())

@@ -269,7 +269,9 @@ def test_layers_of_a_library_are_at_the_users_line(agent, call):
     (costs,) = costs_of(agent, "model")
 
     assert at(costs, "library").equations["dot_general"] == 1
-    assert at(costs, "library").flops == 2 * M * K * 3
+    # Others keep one line of each instruction, here that of Equinox.
+    if jax.__version_info__ >= (0, 8):
+        assert at(costs, "library").flops == 2 * M * K * 3
     assert at(costs, "library").equations.total() == costs.equations
 
 

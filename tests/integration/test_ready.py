@@ -103,7 +103,10 @@ def test_late_compiles_are_counted_as_jax_does():
 
 
 def test_a_process_that_is_warm_has_none():
-    """Nor has one that never says that it is ready, however often it compiles."""
+    """
+    Nor has one that never says that it is ready, however often it compiles; after five
+    minutes without, it is inferred, and nothing follows.
+    """
     warm = run(
         """
         for size in (4, 8):
@@ -115,10 +118,23 @@ def test_a_process_that_is_warm_has_none():
         report()
         """
     )
-    silent = run("for size in range(3, 6): call(size)\nreport()")
+    silent = run(
+        """
+        from jaxmon.agent.warm import part
+        for size in range(3, 6):
+            call(size)
+        time, ready = part.wall_time, [inside.overview(agent)["ready"]]
+        part.wall_time = lambda: time() + 300
+        ready.append(inside.overview(agent)["ready"])
+        call(6)
+        ready.append(inside.overview(agent)["ready"])
+        report(ready=[[of["quiet"] > 0, of["compiled"]] for of in ready])
+        """
+    )
 
     assert (warm["counted"], warm["found"]) == ({}, [])
-    assert silent["counted"] == {}
+    assert (silent["counted"], silent["found"]) == ({}, [])
+    assert silent["ready"] == [[False, 0], [True, 0], [True, 1]]
 
 
 @pytest.mark.ground_truth

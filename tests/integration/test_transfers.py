@@ -276,6 +276,22 @@ def test_calls_of_python_by_programs_are_counted(tmp_path: Path) -> None:
     assert profile.seconds > 0
 
 
+def test_a_callback_that_vmap_makes_sequential_has_its_line() -> None:
+    """In the loop that JAX makes for it, nothing has a line of the program's."""
+
+    def doubled(x: Any) -> Any:
+        return jax.pure_callback(lambda x: x * 2, x, x, vmap_method="sequential")
+
+    with instrumented() as agent:
+        run = jax.jit(jax.vmap(doubled))
+        assert list(run(np.ones(3, np.float32))) == [2, 2, 2]
+        [callback] = inside.transfers(agent).snapshot().callbacks
+
+    line = doubled.__code__.co_firstlineno + 1
+    assert callback.place.endswith(f"test_transfers.py:{line}")
+    assert callback.count == 3
+
+
 def profile_line() -> int:
     test = test_calls_of_python_by_programs_are_counted
     lines, first = inspect.getsourcelines(test)

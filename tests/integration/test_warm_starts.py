@@ -342,9 +342,9 @@ def test_without_a_cache_there_is_nothing_to_fill(place: Path) -> None:
 def test_a_release_that_would_compile_does_not_pass(
     place: Path, filled: Filled, tmp_path: Path
 ) -> None:
-    """With --check, what the cache lacks fails by name, and nothing is compiled."""
+    """With `check`, what the cache lacks fails by name, and nothing is compiled."""
     before, environ = entries(filled.cache), filled.environ
-    check = ("--check", "--signatures", str(filled.file))
+    check = ("check", "--signatures", str(filled.file))
     (tmp_path / "service.py").write_text(
         dedent(SERVICE).replace("jnp.tanh(x @", "jnp.sin(x @")
     )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -182,16 +184,17 @@ def main() -> None:
                 alive.append(jitted(function, name, is_fixed=is_fixed))
                 jax.block_until_ready(alive[-1](*given(is_fixed)))
             programs.finish(60)
-            shown = CliRunner().invoke(
-                command, ["compiles", "--json", "--function", name]
-            )
+            page = Path(os.environ["JAXMON_RUN_DIR"]) / "page.html"
+            options = "--json", "--function", name, "--page", str(page)
+            shown = CliRunner().invoke(command, ["compiles", *options])
             if shown.exit_code:
                 raise SystemExit(shown.output)
             about = next(
                 of for key, of in programs.snapshot().items() if key.endswith(name)
             )
             said = json.loads(shown.output)["latest"]
-            found[name] = {"known": encoded(about), "said": said}
+            known, text = encoded(about), page.read_text()
+            found[name] = {"known": known, "said": said, "page": text}
     print(json.dumps(found, default=functools.partial(str)))
 
 

@@ -116,7 +116,7 @@ def test_compiles_without_an_end_did_not_finish(tmp_path: Path) -> None:
 
     assert found.unfinished == ["f"]
     [program] = found.programs
-    assert program.untraced == "XLA reported no passes"
+    assert program.untraced == "XLA reported no passes, as before JAX 0.5"
     assert program.parts == {
         "trace": 0.25,
         "lower": 0.5,

@@ -56,6 +56,24 @@ def test_functions_that_are_not_repeated_are_noted() -> None:
     assert text.endswith("train.f7 (numpy argument) and 2 more.")
 
 
+def test_readiness_that_nobody_announced_is_said_to_be_inferred() -> None:
+    """Only of what serves requests, and does not say itself that it is ready."""
+
+    def text(**ready: float) -> str:
+        page = {
+            "process": {"now": 2000.0},
+            "requests": {"/chat": {}},
+            "functions": {"f": {"phases": {"trace": {"count": 1, "seconds": 1.0}}}},
+            "ready": {"quiet": 800.0, "compiled": 2, **ready},
+        }
+        return " ".join(functions(read(page)).lines(200))
+
+    assert "Inferred: ready for 20 min, as five minutes without a compile" in text()
+    assert "; 2 compiles since then." in text()
+    assert "Inferred" not in text(since=900.0)
+    assert "Inferred" not in text(quiet=0.0)
+
+
 def test_growth_is_not_told_after_one_look() -> None:
     """It is unknown whether a line in a single snapshot grew."""
     line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}

@@ -222,6 +222,25 @@ def test_python_is_no_fault_while_the_device_computes():
     assert [one.topic for one in idle][:1] == ["host"]
 
 
+@pytest.mark.parametrize(("flops", "is_short"), [(2e2, True), (2e6, False)])
+def test_a_short_call_is_no_work_of_the_device(flops, is_short):
+    """What is measured of one is the call: several steps in one would save that."""
+    calls = computing(590.0)
+    calls["train.step"] |= {
+        "calls": 20_000_000,
+        "samples": dict.fromkeys(("dispatch_seconds", "execution_seconds"), 2e-5)
+        | {"execution_mean": 3e-5, "samples": 500},
+        "program": {"flops": flops, "accessed_bytes": 1e3},
+    }
+    time = ledger({"device": 0.5, "python": 0.4})
+    time["since_start"]["places"][1]["function"] = "train.step"
+    said = findings(time=time, transfers={}, functions=calls)
+
+    assert [of.topic for of in said] == ["host" if is_short else "device"]
+    assert ("do several steps in one" in said[0].action) is is_short
+    assert (said[0].where == "python.py:7") is is_short
+
+
 def test_operations_are_blamed_for_what_the_device_computes_of_them():
     """Without jitted functions, waiting for results is waiting for operations."""
     (only,) = findings(

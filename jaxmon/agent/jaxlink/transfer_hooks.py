@@ -354,8 +354,9 @@ class TransferHooks:
         leave_arrays_alone(self._jax, self._guard)
         stack = stack_from(frame.f_back, _STEPS)
         equations = filter(None, [at.f_locals.get("eqn") for at in stack])
-        calls = next((of.source_info.traceback for of in equations), None)
-        place = self._lines.place_of(calls)
+        # What `jax.vmap` makes of a callback has no line of the program's.
+        found = (self._lines.place_of(of.source_info.traceback) for of in equations)
+        place = next(filter(None, found), "")
         if place not in self.callbacks and len(self.callbacks) >= _MANY:
             return None
         times = self.callbacks.setdefault(place, CallbackTimes())

@@ -1,9 +1,10 @@
 """
-Traces of XLA's passes, for `jaxmon compiles run`: a session of XLA's profiler for each
-compile, or several at once, so that what the program does otherwise is in none.
+Traces of XLA's passes, for `jaxmon compiles run`, and on request: a session of XLA's
+profiler for each compile, or several at once, so that what the program does otherwise
+is in none.
 
 The program's own session takes precedence: there is only one in a process. What is
-known is written at once, and so is left however the program ends.
+known is kept at once: in files, it is left however the program ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +23,24 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, reserved
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.profile import GPU_REASON, Recording
+from jaxmon.host.http.messages import Response
 from jaxmon.indicators.endings import now
-from jaxmon.threads import RLock, get_ident
+from jaxmon.threads import Event, RLock, get_ident
 
 
 _MOST_BYTES = 128 << 20
 _LIMIT = f"{_MOST_BYTES >> 20} MiB of traces had been recorded before"
-_LOOK_SECONDS = 0.5
+_BEFORE = "another compile had begun before"
+_FILES = ".jsonl", ".xplane.pb"
+_LOOK_SECONDS, _LONGEST_SECONDS = 0.5, 90.0
 _MOST_CALLS = 1000
 
 
 class PassTraces(Part):
     """
     Records compiles, and what XLA does in each. *compiling* returns the number of
-    compiles in progress, and more, *programs* the programs by function.
+    compiles in progress, and more, *programs* the programs by function. Without a
+    directory, what would be in its files is *kept*: lines, and a trace.
     """
 
     name = "passes"
@@ -47,21 +53,39 @@ class PassTraces(Part):
     ) -> None:
         self._context, self._guard = context, context.guard
         self._compiling, self._programs = compiling, programs
-        self._file = Path(f"{context.settings.passes_dir}/{os.getpid()}.jsonl")
-        self._left = _MOST_BYTES
-        self._lock = RLock()
+        self.kept = bytearray(), bytearray()
+        self._left, self._began, self._until = _MOST_BYTES, now(), inf
+        self._lock, self._over = RLock(), Event()
         self._markers = map("jaxmon-compile/{}".format, itertools.count())
         self._recording: Recording | None = None
         # Of compiles in progress, and those that failed: marker and start.
         self._open: dict[tuple[int, Function], tuple[str, float]] = {}
         # By thread: when calls that compiled began, and their seconds.
         self._calls: dict[int, list[tuple[float, float]]] = {}
-        self._phases: dict[Function, dict[str, float]] = {}
+        self._phases = {function: _sums(function) for function in context.table}
         context.observers.refusing.append(self._begins)
         context.observers.built.append(self._built)
 
+    def follow(self, seconds: float, gave_up: Callable[[], bool]) -> Response:
+        """
+        Record for so long, and compiles that began by then to their end, within limits;
+        not after the client *gave_up*. Return what is kept.
+        """
+        self._until = now() + seconds
+        while not (self._over.wait(_LOOK_SECONDS) or gave_up()):
+            late = now() - self._until
+            if late > min(_LONGEST_SECONDS, self._compiling()[1]):
+                break
+        self.stop()
+        return Response(b"\0".join(self.kept), "application/octet-stream")
+
+    def end(self, _: str) -> None:
+        """End `follow`."""
+        self._over.set()
+
     def stop(self) -> None:
-        """End the trace, and write where programs fold constants."""
+        """End the trace, and keep where programs fold constants."""
+        self._leave()
         with self._lock:
             self._end()
             for function, program in self._programs().items():
@@ -72,11 +96,20 @@ class PassTraces(Part):
         """Leave everything to the parent; in a forked child."""
         if self._recording is not None:
             self._recording.release()
-        self._context.observers.refusing.remove(self._begins)
-        self._context.observers.built.remove(self._built)
+        self._leave()
+
+    release = abandon
+
+    def _leave(self) -> None:
+        # Not in place: a compile may be going through them.
+        observers = self._context.observers
+        observers.refusing = [of for of in observers.refusing if of != self._begins]
+        observers.built = [of for of in observers.built if of != self._built]
 
     def _begins(self, function: Function, began: float, why: str) -> None:
         del began, why
+        if now() > self._until:
+            return
         with self._guard.contained(self.name, stays_on=True), self._lock:
             about = {"function": function.name, "internal": function.internal}
             marker = next(self._markers)
@@ -93,6 +126,8 @@ class PassTraces(Part):
         self._end()
         if self._left <= 0:
             return _LIMIT
+        if self._compiling()[1] > now() - self._began:  # its passes would be in it
+            return _BEFORE
         jax, platform = self._context.jax, "cpu"
         if backends.initialised(jax):  # not by a compile for other devices
             platform = jax.local_devices()[0].platform
@@ -134,7 +169,7 @@ class PassTraces(Part):
 
     def _spent(self, function: Function) -> dict[str, float]:
         """Return the seconds of JAX's phases since the latest compile of *function*."""
-        sums = {phase: of.sum for phase, of in function.phases.copy().items()}
+        sums = _sums(function)
         before, self._phases[function] = self._phases.get(function, {}), sums
         names = ("trace", "lower")
         return {name: sums.get(name, 0.0) - before.get(name, 0.0) for name in names}
@@ -157,9 +192,19 @@ class PassTraces(Part):
             recording.end(None)
             space = recording.space() or b""
             self._left -= len(space)
-            with self._file.with_suffix(".xplane.pb").open("ab") as file:
-                file.write(space)
+            self._append(1, space)
 
     def _write(self, **line: Any) -> None:
-        with self._file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        self._append(0, f"{json.dumps(line)}\n".encode())
+
+    def _append(self, kind: int, data: bytes) -> None:
+        if (directory := self._context.settings.passes_dir) is None:
+            self.kept[kind].extend(data)
+            return
+        file = Path(directory) / f"{os.getpid()}{_FILES[kind]}"
+        with file.open("ab") as written:
+            written.write(data)
+
+
+def _sums(function: Function) -> dict[str, float]:
+    return {phase: of.sum for phase, of in function.phases.copy().items()}

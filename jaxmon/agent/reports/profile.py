@@ -279,8 +279,13 @@ class Profiler(Part):
     name = SITE
 
     def __init__(
-        self, context: Context, routes: Routes, loaded: LoadedPrograms
+        self,
+        context: Context,
+        routes: Routes,
+        loaded: LoadedPrograms,
+        pass_traces: Callable[[], Any],
     ) -> None:
+        self._pass_traces = pass_traces
         self._jax = context.jax
         self._guard = context.guard
         self._observers = context.observers
@@ -288,23 +293,26 @@ class Profiler(Part):
         self._loaded = loaded
         self._allow_gpu = context.settings.profile_gpu
         self._lock = RLock()
-        self._running: Recording | SlowRequests | None = None
+        self._running: Any = None
 
     def pages(self) -> dict[str, Handler]:
-        """Return the endpoint that takes a trace."""
-        return {"/debug/profile": self.page}
+        """Return the endpoints that take a trace."""
+        return dict.fromkeys(("/debug/profile", "/debug/passes"), self.page)
 
     def page(self, request: Request) -> Response | Future[Response]:
         """
         Handle ``/debug/profile?seconds=3``: return an XSpace, as read by XProf. With
         ``slower_than=1``: that of the next request slower than a second, or 204 if
-        there was none in *seconds*.
+        there was none in *seconds*. ``/debug/passes``: where compiles went that begin
+        in *seconds*, as `PassTraces` keeps it: lines, a zero byte, and a trace.
         """
         query = request.query
         try:
             asked = query.get("seconds", str(DEFAULT_SECONDS))
             seconds = _seconds("seconds", asked, MAX_SECONDS)
-            if (slower_than := query.get("slower_than")) is not None:
+            if request.path == "/debug/passes":
+                work = functools.partial(self._observe().follow, seconds)
+            elif (slower_than := query.get("slower_than")) is not None:
                 least = _seconds("slower_than", slower_than, MAX_SECONDS / 2)
                 work = functools.partial(self._wait, self._arm(least), seconds)
             else:
@@ -340,6 +348,16 @@ class Profiler(Part):
             recording.without_programs = too_large
             self._running = recording
         return recording
+
+    def _observe(self) -> Any:
+        with self._lock:
+            self._platform()
+            try:
+                with reserved(self._jax):
+                    self._running = self._pass_traces()
+            except Busy as busy:
+                raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
+            return self._running
 
     def _platform(self) -> str:
         if not backends.initialised(self._jax):

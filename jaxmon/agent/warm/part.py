@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import pairwise
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ _MOST_SHAPES = 10_000
 _LEAVES = 256
 
 
+_QUIET_SECONDS = 300.0
 # A storm of compiles is not to fill the log; the metric counts all of them.
 _MOST_LOGGED = 100
 _HELP = "warm it up before, or pad its arguments to sizes that are warm"
@@ -195,7 +197,7 @@ class WarmStarts(Part):
         self._warmed: float | None = None
         self._since: float | None = None
         self._date = 0.0
-        self._announced = False
+        self._announced, self._quiet = False, 0.0
         self._late: dict[Function, LateCompiles] = {}
         self._logged = 0
         self._programs: WarmedPrograms | None = None
@@ -383,11 +385,16 @@ class WarmStarts(Part):
         return Explanation({"signatures": self._explain, "ready": self._explain_ready})
 
     def _explain_ready(self) -> ReadyProcess:
-        programs = self._programs
+        programs, times = self._programs, [at for at, _ in self._table.compiled.copy()]
+        for at, after in pairwise([*times, wall_time()]):
+            if not self._quiet and after - at >= _QUIET_SECONDS:
+                self._quiet = at
         with self._lock:
             return ReadyProcess(
                 since=self._date,
                 announced=self._announced,
+                quiet=self._quiet,
+                compiled=sum(at > self._quiet > 0 for at in times),
                 warmed=() if programs is None else programs.explain(),
                 where="" if programs is None else programs.place,
                 compiles=tuple(self._late.values()),

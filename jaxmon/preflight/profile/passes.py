@@ -71,8 +71,8 @@ class TracedCompile:
 
     def complete(self, groups: Mapping[str, float], rest: str | None) -> None:
         """Add the seconds of *groups*, and the *rest* of XLA's and of all."""
-        if not (groups or rest or self.untraced):
-            self.untraced = "XLA reported no passes"
+        if not (groups.keys() - {GENERATION} or rest or self.untraced):
+            self.untraced = "XLA reported no passes, as before JAX 0.5"
         self.parts |= groups
         what = rest or ("not recorded" if self.untraced else "in no pass")
         self.parts[what] = max(self.xla - sum(groups.values()), 0.0)
