@@ -224,7 +224,9 @@ class Looks:
         parts = activity, state, place, function, loops, caller, divided, loop
         entry = LookEntry(*parts, seen.doing.sleeps)
         spent = self._called_back(entry, late)
-        if work or (seen.doing.state == ITEM and state == DATA_WAIT):
+        if work and seen.doing.answers:
+            spent = entry._replace(state=IDLE)
+        elif work or (seen.doing.state == ITEM and state == DATA_WAIT):
             spent = self._fed(entry, seen.thread, due, late, work=work)
         how = seen.how if spent is entry else ThreadState.WAITING
         self._add(spent, how, asked, due)
