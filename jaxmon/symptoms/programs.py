@@ -31,8 +31,8 @@ _ONCE = (
     "the same shapes in each pass, no other change is needed."
 )
 _ON_ALL = (
-    "It runs on several devices: one that ends the loop earlier leaves the others in a "
-    "collective, so let all end it by the same value, as a jax.lax.pmax of theirs. "
+    "It runs on several devices: one that ends the loop earlier lets the others wait "
+    "in a collective. Let all end it by the same value, as a jax.lax.pmax of theirs. "
 )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 
 from jaxmon.agent.jaxlink.activity import CodeLoops
@@ -92,7 +92,7 @@ def test_what_a_module_imports_after_the_first_look_is_known() -> None:
         return {site.state for at in calls if (site := sites.at(code, at))}
 
     assert states() == set()
-    names["numpy"] = numpy
+    names["numpy"] = np
     assert states() == {NUMPY}
 
 

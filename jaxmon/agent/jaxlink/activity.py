@@ -385,8 +385,9 @@ def _in_jax(code: CodeType, state: str) -> str:
         return DEVICE if runs else EAGER
     if state in _DISPATCHES and name in _MAKING:
         return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
-    if state in _DISPATCHES and name in _ASKING and code.co_filename.endswith(_CORE):
-        return ""
+    asks = state in _DISPATCHES and name in _ASKING
+    if asks := asks and code.co_filename.endswith(_CORE):
+        state = ""
     stays = state in _STAYS and (state != GC or name not in _COMPILING)
     if stays or (state and name not in _ROLES and name != "cache_miss"):
         return state
@@ -396,7 +397,7 @@ def _in_jax(code: CodeType, state: str) -> str:
         return COMPILE if state == EAGER else state
     # What takes trees apart, for the program or a library, dispatches nothing; nor does
     # what writes a profile.
-    return "" if code.co_filename.endswith(_NO_DISPATCH) else EAGER
+    return "" if asks or code.co_filename.endswith(_NO_DISPATCH) else EAGER
 
 
 def _of_pool(stack: Stack, function: str) -> bool:

@@ -49,7 +49,7 @@ _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 _TAKING, _INPUT, _STDIN = "get", "input", "stdin"
 _SLEEP, _SLEEPS = ("time", "sleep"), ("sleep", "time.sleep")
 _ANSWERS = "set_result"
-_BUILTINS = vars(builtins)
+_BUILTINS = frozenset(vars(builtins))
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 _Place: TypeAlias = tuple[int | None, int | None]
@@ -152,30 +152,29 @@ class CallSites:
         elif not any([dict.__contains__(names, name) for name in before.unbound]):
             return
         asking, receiving, taking, idling, sleeping = (set[int]() for _ in range(5))
-        unbound: set[str] = set()
-        accepts = answers = False
-        if len(code.co_code) <= _LONGEST:
-            for call in _calls(code):
-                name = call.name if call.is_global else ""
-                if name and not (dict.__contains__(names, name) or name in _BUILTINS):
-                    unbound.add(name)
-                answers = answers or call.method == _ANSWERS
-                if call.method == (_STDIN if call.is_loop else _TAKING):
-                    taking.add(call.offset)
-                idling.update([call.offset] * (name == _INPUT))
-                sleeping.update([call.offset] * _is_sleep(call, names, code))
-                if call.is_loop or name == "next":
-                    asking.add(call.offset)
-                    # Python 3.12 is behind it while it runs a generator.
-                    asking.update([call.offset + _UNIT] * call.is_loop)
-                elif call.method in _RECEIVING:
-                    receiving.add(call.offset)
-                    accepts = accepts or call.method == "accept"
-                elif name and (state := _state_of(dict.get(names, name), call.method)):
-                    self._add(code, call.offset, state, "")
+        calls = list(_calls(code)) if len(code.co_code) <= _LONGEST else []
+        accepts = False
+        for call in calls:
+            name = call.name if call.is_global else ""
+            if call.method == (_STDIN if call.is_loop else _TAKING):
+                taking.add(call.offset)
+            idling.update([call.offset] * (name == _INPUT))
+            sleeping.update([call.offset] * _is_sleep(call, names, code))
+            if call.is_loop or name == "next":
+                asking.add(call.offset)
+                # Python 3.12 is behind it while it runs a generator.
+                asking.update([call.offset + _UNIT] * call.is_loop)
+            elif call.method in _RECEIVING:
+                receiving.add(call.offset)
+                accepts = accepts or call.method == "accept"
+            elif name and (state := _state_of(dict.get(names, name), call.method)):
+                self._add(code, call.offset, state, "")
         idling.update(receiving if accepts else ())
         found = map(frozenset, (asking, receiving, taking, idling, sleeping))
-        self._asking[id(code)] = WaitOffsets(code, *found, frozenset(unbound), answers)
+        named = {call.name for call in calls if call.is_global} - _BUILTINS
+        unbound = frozenset(of for of in named if not dict.__contains__(names, of))
+        answers = any([call.method == _ANSWERS for call in calls])
+        self._asking[id(code)] = WaitOffsets(code, *found, unbound, answers)
 
     def places(self) -> list[tuple[str, CodeType, int]]:
         """Return the known places that call jitted functions: label, code, offset."""
