@@ -174,7 +174,8 @@ class CallSites:
         named = {call.name for call in calls if call.is_global} - _BUILTINS
         unbound = frozenset(of for of in named if not dict.__contains__(names, of))
         answers = any([call.method == _ANSWERS for call in calls])
-        self._asking[id(code)] = WaitOffsets(code, *found, unbound, answers)
+        studied = WaitOffsets(code, *found)._replace(unbound=unbound, answers=answers)
+        self._asking[id(code)] = studied
 
     def places(self) -> list[tuple[str, CodeType, int]]:
         """Return the known places that call jitted functions: label, code, offset."""
