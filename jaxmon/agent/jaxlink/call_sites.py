@@ -170,12 +170,19 @@ class CallSites:
             elif name and (state := _state_of(dict.get(names, name), call.method)):
                 self._add(code, call.offset, state, "")
         idling.update(receiving if accepts else ())
-        found = map(frozenset, (asking, receiving, taking, idling, sleeping))
         named = {call.name for call in calls if call.is_global} - _BUILTINS
         unbound = frozenset(of for of in named if not dict.__contains__(names, of))
         answers = any([call.method == _ANSWERS for call in calls])
-        studied = WaitOffsets(code, *found)._replace(unbound=unbound, answers=answers)
-        self._asking[id(code)] = studied
+        self._asking[id(code)] = WaitOffsets(
+            code,
+            asking=frozenset(asking),
+            receiving=frozenset(receiving),
+            taking=frozenset(taking),
+            idling=frozenset(idling),
+            sleeping=frozenset(sleeping),
+            unbound=unbound,
+            answers=answers,
+        )
 
     def places(self) -> list[tuple[str, CodeType, int]]:
         """Return the known places that call jitted functions: label, code, offset."""
