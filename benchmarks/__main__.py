@@ -74,7 +74,8 @@ def describe() -> dict[str, str]:
 BENCHMARKS = (
     *("background", "calls", "compiles", "exposition", "house", "imports"),
     *("indicators", "jobs", "live_page", "loops", "misses", "memory", "otlp"),
-    *("programs", "requests", "sampling", "scrape", "signatures", "steps", "transfers"),
+    *("programs", "requests", "runs", "sampling", "scrape", "signatures", "steps"),
+    "transfers",
 )
 
 

@@ -141,7 +141,7 @@ def compare(
 
 def _measure(words: Sequence[str], runs: int) -> Runner:
     """Return what runs the command *words* for measures, and exits if it fails."""
-    from jaxmon.cli.run import interpreted
+    from jaxmon.cli.launch import interpreted
     from jaxmon.preflight.baseline.run import run
 
     def measure(number: int) -> Baseline:

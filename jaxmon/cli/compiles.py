@@ -295,7 +295,8 @@ def run(
       jaxmon compiles run train.py --steps 10
       jaxmon compiles run --json --out compiles.json -m mypackage.train
     """
-    from jaxmon.cli.run import interpreted, words_of
+    from jaxmon.cli.launch import interpreted
+    from jaxmon.cli.run import words_of
     from jaxmon.host.files import whole
     from jaxmon.preflight.baseline.run import instrumented
 

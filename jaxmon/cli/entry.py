@@ -12,6 +12,10 @@ from contextlib import contextmanager
 def main() -> None:
     """Run ``jaxmon``."""
     with _loading():
+        if sys.argv[1:2] == ["run"]:
+            from jaxmon.cli.launch import launch_plain
+
+            launch_plain(sys.argv[2:])
         from jaxmon.cli.main import main as command
 
     command(prog_name="jaxmon")

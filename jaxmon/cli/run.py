@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from jaxmon.cli.launch import is_python, launch
 from jaxmon.cli.options import argument, flag, settings, subcommand
-from jaxmon.errors import CommandError, SettingsError
-from jaxmon.host.bootstrap import environment
-from jaxmon.settings import load
+from jaxmon.errors import SettingsError
 
 
 @subcommand(context_settings={"allow_interspersed_args": False})
@@ -60,8 +56,7 @@ def command(
       jaxmon run --children -m uvicorn app:app --workers 4
     """
     words = words_of(program, args, as_module=as_module, as_code=as_code)
-    is_python = re.fullmatch(r"python[\d.]*", Path(program).name) is not None
-    if is_python and not (as_module or as_code or Path(program).is_dir()):
+    if is_python(program) and not (as_module or as_code):
         msg = f"jaxmon run has an interpreter itself; omit {program}: jaxmon run FILE"
         raise click.UsageError(msg)
     settings = {name: value for name, value in chosen.items() if value is not None}
@@ -70,19 +65,14 @@ def command(
         raise click.UsageError(msg)
     if no_tcp:
         settings["port"] = None
-    if "JAXMON_FRAMEWORKS" not in os.environ:
-        settings.setdefault("frameworks", True)
     for name in ("run_dir", "summary_dir"):
         # The program may change directory before it imports JAX.
         if directory := settings.get(name):
             settings[name] = str(Path(directory).absolute())
     try:
-        load(settings)
+        launch(words, settings, children=children)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
-    environ = environment(os.environ, settings, children=children)
-    # The user's program is what we are asked to run.
-    os.execve(sys.executable, interpreted(words), environ)  # noqa: S606 - see above
 
 
 def words_of(
@@ -94,25 +84,3 @@ def words_of(
         raise click.UsageError(msg)
     kind = ["-m"] if as_module else ["-c"] if as_code else []
     return [*kind, program, *args]
-
-
-def interpreted(words: Sequence[str] = ()) -> list[str]:
-    """Return what runs *words* as Python does here; `CommandError` if it cannot."""
-    if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
-        msg = (
-            "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
-            "them, or call jaxmon.instrument() in the program"
-        )
-        raise CommandError(msg)
-    options = interpreter_options(sys.orig_argv, sys.argv)
-    return [sys.executable, *options, *words]
-
-
-def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[str]:
-    """Return the options that Python got: of ``python -u -m jaxmon``, ``-u``."""
-    options = list(original[1 : len(original) - len(seen)])
-    # `-m`, alone or at the end of a cluster such as `-um`.
-    if not options or not re.fullmatch("-[A-Za-z]*m", options[-1]):
-        return options
-    *options, last = options
-    return [*options, last[:-1]] if last != "-m" else options

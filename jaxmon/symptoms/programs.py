@@ -30,6 +30,10 @@ _ONCE = (
     "jax.lax.scan or jax.lax.fori_loop, which trace and compile the body once; with "
     "the same shapes in each pass, no other change is needed."
 )
+_ON_ALL = (
+    "It runs on several devices: one that ends the loop earlier lets the others wait "
+    "in a collective. Let all end it by the same value, as a jax.lax.pmax of theirs. "
+)
 
 
 def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
@@ -93,25 +97,46 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def first_call(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect one that lasts and loops until a condition is met; that may be right."""
+    """
+    Detect a call that lasts and loops until a condition is met; that may be right. It
+    is the first one, or those before have been read quickly on that line.
+    """
     now, limits = snapshot.time.now, snapshot.limits
     lasts = now.seconds >= seconds_in(limits.stalled_on_a_line)
     is_call = now.state in {"device", "fetch"} and not is_long(now, limits)
     for function in snapshot.users if lasts and is_call else ():
-        loop = function.flops.open_loop
-        if loop and function.calls == 1 and now.called == (function.name,):
-            where = f" at {now.place}" if now.place else ""
-            yield Finding(
-                "first_call",
-                function.name,
-                f"The first call of {function.name} has been running for "
-                f"{duration(now.seconds)}{where}. It loops until a condition is met, "
-                f"at {loop}: if that is never met, it does not end.",
-                (),
-                "jax.debug.print in the body shows whether it makes progress. If it "
-                "may not end, count the passes in what it carries, and bound them.",
-                where=now.place,
-            )
+        loop, calls = function.flops.open_loop, function.calls or 0
+        first = calls == 1
+        if not loop or now.called != (function.name,):
+            continue
+        if not (first or _read_before(snapshot, calls - 1)):
+            continue
+        where = f" at {now.place}" if now.place else ""
+        yield Finding(
+            "first_call",
+            function.name,
+            f"{'The first call' if first else f'Call {calls:,}'} of {function.name} "
+            f"has been running for {duration(now.seconds)}{where}"
+            f"{'' if first else ', those before much shorter'}. It loops until a "
+            f"condition is met, at {loop}: if that is never met, it does not end.",
+            (),
+            f"{_ON_ALL * ((function.program.devices or 1) > 1)}jax.debug.print in the "
+            "body shows whether it makes progress. If it may not end, count the passes "
+            "in what it carries, and bound them.",
+            where=now.place,
+        )
+
+
+def _read_before(snapshot: Snapshot, calls: int) -> bool:
+    """
+    Return whether as many results as *calls* were read on the line where the program
+    now waits, and that took far less.
+    """
+    now, longer = snapshot.time.now, snapshot.limits.stalled_times
+    here = [of for of in snapshot.transfers.lines if of.place == now.place]
+    count = max((of.count for of in here), default=0)
+    spent = sum(of.seconds for of in here)
+    return 0 < calls <= count and longer * spent <= now.seconds * count
 
 
 def _captured(snapshot: Snapshot) -> Iterator[Finding]:
@@ -354,7 +379,7 @@ def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
 
 SYMPTOMS = (
     Symptom(
-        *("first_call", "F8", "A first call may loop without end.", HINT, first_call),
+        *("first_call", "F8", "A call may loop without end.", HINT, first_call),
         missing="whether it ends is not known",
     ),
     slow("unrolled", "A loop of Python makes a program large.", _unrolled),

@@ -185,8 +185,9 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     action = _OF_CALLS.format(" and ".join(sorted(calls))) if calls else ""
     yield found._replace(
         action=f"{action}Do {'other' if calls else 'this'} work less often, out of the "
-        "loop, or in another process. Between a call and the first read of its result, "
-        "while an accelerator computes, it costs nothing."
+        "loop, in a jitted function if it works on whole arrays, or in another "
+        "process. Between a call and the first read of its result, while an "
+        "accelerator computes, it costs nothing."
     )
 
 

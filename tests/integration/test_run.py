@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from jaxmon.catalog import JIT_CALLS
-from jaxmon.cli.run import interpreter_options
+from jaxmon.cli.launch import interpreter_options, launch_plain
 from tests.helpers.processes import (
     DEADLINE,
     JAXMON,
@@ -169,6 +169,25 @@ def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
 def test_interpreter_options_are_what_precedes_jaxmon(original, seen, options):
     """Python's own options are distinguished from jaxmon's."""
     assert interpreter_options(original, seen) == options
+
+
+@pytest.mark.parametrize(
+    "words", ["", "--help", "-m", "-m --x", "-c pass", "python a", "/bin/python3.12 a"]
+)
+def test_what_the_command_must_judge_is_left_to_it(words):
+    """Else the program would have replaced this process."""
+    launch_plain(words.split())
+
+
+def test_a_program_without_options_is_started_before_click_is_loaded(tmp_path: Path):
+    """That takes half of the start."""
+    program = tmp_path / "program.py"
+    program.write_text("print('here')")
+    command = (sys.executable, "-X", "importtime", *JAXMON[1:], "run", str(program))
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "here\n"
+    assert "click" not in done.stderr
 
 
 def listening_page(pid: int) -> str:

@@ -9,7 +9,7 @@ import time
 import time as clock
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -114,19 +114,22 @@ def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
         assert read(*codes, caller, sites=sites).state == DEVICE
 
 
-def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
+def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> Doing:
     """Wait until a thread in *wait* is seen to do *state*; *end* ends that."""
+    found: list[Doing] = []
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     reader = ActivityReader(jax, CallSites())
 
     def seen() -> bool:
         stacks = repeatedly(partial(read_stacks, lambda _: [thread.ident or 0]))
-        return [reader.read(stack).state for stack in stacks.values()] == [state]
+        found[:] = map(reader.read, stacks.values())
+        return [doing.state for doing in found] == [state]
 
     until(seen, f"a thread that is {state}")
     end()
     thread.join(10.0)
+    return found[0]
 
 
 def test_a_wait_for_items_of_a_pool_is_known() -> None:
@@ -188,6 +191,28 @@ def test_a_wait_for_an_item_of_a_queue_is_known(kind, timeout):
     items = kind()
 
     waits_as(ITEM, lambda: items.get(timeout=timeout), lambda: items.put(1))
+
+
+def answer(items: Any, timeout: float | None) -> None:
+    """Answer the next request of *items*."""
+    items.get(timeout=timeout).set_result(1)
+
+
+def take(items: Any, timeout: float | None) -> None:
+    """Take the next batch of *items*."""
+    items.get(timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("wait", "timeout", "answers"),
+    [(answer, None, True), (answer, 60.0, False), (take, None, False)],
+)
+def test_who_answers_requests_waits_for_them(wait, timeout, answers):
+    """Not who waits for more of a batch, up to a limit, or for data."""
+    items = queue.Queue[Any]()
+    wait, end = partial(wait, items, timeout), partial(items.put, Future())
+
+    assert waits_as(ITEM, wait, end).answers is answers
 
 
 def test_a_wait_for_connections_is_none_for_an_item() -> None:
@@ -316,6 +341,18 @@ def test_collections_while_jax_compiles_are_compile_time() -> None:
 
     assert read(collects, traces, lowers, program).state == "compile"
     assert read(collects, traces, program).state == "gc"
+
+
+def test_what_only_asks_jax_what_something_is_runs_no_operation() -> None:
+    """A library does so for each of its objects, as flax.nnx."""
+    source = Path(jax.__file__).with_name("_src")
+    asks = code_of(str(source / "core.py"), "typeof")
+    looks = code_of(str(source / "util.py"), "wrapper")
+    binds = code_of(str(source / "core.py"), "bind")
+    program = code_of("/srv/train.py")
+
+    assert read(looks, asks, program).state == PYTHON
+    assert read(looks, binds, program).state == EAGER
 
 
 def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:

@@ -1,6 +1,7 @@
 """Places that call, as they are found in the code of a function."""
 
 import asyncio
+import dis
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,10 +9,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jaxmon.agent.jaxlink.activity import CodeLoops
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSite, CallSites
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSite, CallSites
 
 
 class Seen:
@@ -77,6 +79,21 @@ def test_what_is_called_by_another_name_is_not_known(state: str) -> None:
     assert step() is not None
     assert other() is None
     assert (step(1) is None) == (state == EAGER)
+
+
+def test_what_a_module_imports_after_the_first_look_is_known() -> None:
+    """A look may find it while it imports JAX; what it calls has no value yet."""
+    code = compile("import numpy\nnumpy.asarray(len(()))", "late.py", "exec")
+    sites, names = CallSites(), dict[str, Any]()
+    calls = [of.offset for of in dis.get_instructions(code) if of.opname == "CALL"]
+
+    def states() -> set[str]:
+        sites.study(code, names)
+        return {site.state for at in calls if (site := sites.at(code, at))}
+
+    assert states() == set()
+    names["numpy"] = np
+    assert states() == {NUMPY}
 
 
 def test_an_operation_is_not_known_beside_a_jitted_function() -> None:

@@ -448,7 +448,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/agent/warm/compiling.py",  # its own
         "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/entry.py",  # its own
-        "jaxmon/cli/run.py",  # starts a process with them
+        "jaxmon/cli/launch.py",  # starts a process with them
         "jaxmon/host/disclosure.py",
         "jaxmon/otel/resource.py",  # the script
         "jaxmon/host/resources/hung.py",  # by `disclosure.command`

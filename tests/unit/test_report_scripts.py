@@ -116,6 +116,26 @@ def test_a_first_call_that_loops_and_lasts_may_not_end(parts, now):
 
 
 @pytest.mark.parametrize(
+    ("count", "took", "calls", "found"),
+    [(1, 0.1, 2, True), (1, 9.0, 2, False), (1, 0.1, 3, False), (0, 0.0, 2, False)],
+)
+def test_a_call_may_not_end_though_one_before_did(count, took, calls, found):
+    """If that was read there at once; of calls dispatched ahead, all are waited for."""
+    lasts = {"state": "fetch", "place": "ode.py:21", "seconds": 50.0, "called": [STEP]}
+    loops = {**LOOPS, "calls": calls, "program": {"devices": 2}}
+    functions = function(**{**computing(0.0)[STEP], **loops})
+    read = {"file": "ode.py", "line": 21, "count": count, "seconds": took}
+    facts = {"functions": functions, "transfers": {"lines": [read]}}
+    seen = findings(time=ledger({"fetch": 0.99}, **lasts), **{**NO_MORE, **facts})
+    lasting = [of for of in seen if of.topic == "first_call"]
+
+    assert bool(lasting) is found
+    for of in lasting:
+        assert of.verdict.startswith(f"Call 2 of {STEP} has been running for 50.0 s")
+        assert "jax.lax.pmax" in of.action
+
+
+@pytest.mark.parametrize(
     ("more", "topic"),
     [
         ({}, "idle"),

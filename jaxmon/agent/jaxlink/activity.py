@@ -118,6 +118,9 @@ _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DISPATCH = (end("_src", "tree_util.py"), end("_src", "profiler.py"))
+# Of JAX's core, which ask what something is, whatever they call.
+_CORE = end("_src", "core.py")
+_ASKING = frozenset(("__instancecheck__", "get_opaque_trace_state", "typeof"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 
@@ -144,6 +147,8 @@ class Doing(NamedTuple):
             loop.
         loop: the line of the outermost loop of the user's that this is in, if any.
         work: whether it waits for what may never come: an item, a condition, input.
+        answers: whether it waits so for requests, without a time limit, in a loop
+            whose code sets the results of futures.
         sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
     """
 
@@ -161,6 +166,7 @@ class Doing(NamedTuple):
     loop: SourceLine = UNKNOWN
     work: bool = False
     sleeps: bool = False
+    answers: bool = False
 
 
 class ActivityReader:
@@ -179,7 +185,7 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         caller = UNKNOWN
-        drives = is_packaged = holds = False
+        drives = is_packaged = holds = answers = False
         for at in rest:
             kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
@@ -187,6 +193,7 @@ class ActivityReader:
                     user = at
                 is_packaged = is_packaged or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
+                answers = answers or sites.offsets(at.code).answers
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
                 is_driver = not drives and sites.drives(at.code)
@@ -225,6 +232,7 @@ class ActivityReader:
             work=work,
             sleeps=bool(stack)
             and stack[0].offset in self._sites.offsets(stack[0].code).sleeping,
+            answers=answers and work and other_threads.needs_threads(stack),
         )
 
     def _traced(
@@ -377,6 +385,9 @@ def _in_jax(code: CodeType, state: str) -> str:
         return DEVICE if runs else EAGER
     if state in _DISPATCHES and name in _MAKING:
         return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
+    asks = state in _DISPATCHES and name in _ASKING
+    if asks := asks and code.co_filename.endswith(_CORE):
+        state = ""
     stays = state in _STAYS and (state != GC or name not in _COMPILING)
     if stays or (state and name not in _ROLES and name != "cache_miss"):
         return state
@@ -386,7 +397,7 @@ def _in_jax(code: CodeType, state: str) -> str:
         return COMPILE if state == EAGER else state
     # What takes trees apart, for the program or a library, dispatches nothing; nor does
     # what writes a profile.
-    return "" if code.co_filename.endswith(_NO_DISPATCH) else EAGER
+    return "" if asks or code.co_filename.endswith(_NO_DISPATCH) else EAGER
 
 
 def _of_pool(stack: Stack, function: str) -> bool:

@@ -9,6 +9,7 @@ on a stack, by global names and by names of what it has been seen to call.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import os
 from collections import defaultdict
@@ -47,6 +48,8 @@ _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # What waits for work in C: of `queue.SimpleQueue`, of the terminal or a pipe.
 _TAKING, _INPUT, _STDIN = "get", "input", "stdin"
 _SLEEP, _SLEEPS = ("time", "sleep"), ("sleep", "time.sleep")
+_ANSWERS = "set_result"
+_BUILTINS = frozenset(vars(builtins))
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 _Place: TypeAlias = tuple[int | None, int | None]
@@ -139,30 +142,47 @@ class CallSites:
         return self._asking.get(id(code), _NONE)
 
     def study(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Find the places in *code*, once; a few microseconds per instruction."""
-        if id(code) in self._asking or len(self._asking) >= MAX_SITES:
+        """
+        Find the places in *code*, once, and again when one of its global names gets a
+        value, as those of a module do; a few microseconds per instruction.
+        """
+        if (before := self._asking.get(id(code))) is None:
+            if len(self._asking) >= MAX_SITES:
+                return
+        elif not any([dict.__contains__(names, name) for name in before.unbound]):
             return
         asking, receiving, taking, idling, sleeping = (set[int]() for _ in range(5))
+        calls = list(_calls(code)) if len(code.co_code) <= _LONGEST else []
         accepts = False
-        if len(code.co_code) <= _LONGEST:
-            for call in _calls(code):
-                name = call.name if call.is_global else ""
-                if call.method == (_STDIN if call.is_loop else _TAKING):
-                    taking.add(call.offset)
-                idling.update([call.offset] * (name == _INPUT))
-                sleeping.update([call.offset] * _is_sleep(call, names, code))
-                if call.is_loop or name == "next":
-                    asking.add(call.offset)
-                    # Python 3.12 is behind it while it runs a generator.
-                    asking.update([call.offset + _UNIT] * call.is_loop)
-                elif call.method in _RECEIVING:
-                    receiving.add(call.offset)
-                    accepts = accepts or call.method == "accept"
-                elif name and (state := _state_of(dict.get(names, name), call.method)):
-                    self._add(code, call.offset, state, "")
+        for call in calls:
+            name = call.name if call.is_global else ""
+            if call.method == (_STDIN if call.is_loop else _TAKING):
+                taking.add(call.offset)
+            idling.update([call.offset] * (name == _INPUT))
+            sleeping.update([call.offset] * _is_sleep(call, names, code))
+            if call.is_loop or name == "next":
+                asking.add(call.offset)
+                # Python 3.12 is behind it while it runs a generator.
+                asking.update([call.offset + _UNIT] * call.is_loop)
+            elif call.method in _RECEIVING:
+                receiving.add(call.offset)
+                accepts = accepts or call.method == "accept"
+            elif name and (state := _state_of(dict.get(names, name), call.method)):
+                self._add(code, call.offset, state, "")
         idling.update(receiving if accepts else ())
-        found = map(frozenset, (asking, receiving, taking, idling, sleeping))
-        self._asking[id(code)] = WaitOffsets(code, *found)
+        named = {call.name for call in calls if call.is_global} - _BUILTINS
+        unbound = frozenset(of for of in named if not dict.__contains__(names, of))
+        answers = any([call.method == _ANSWERS for call in calls])
+        self._asking[id(code)] = WaitOffsets(
+            code,
+            asking=frozenset(asking),
+            receiving=frozenset(receiving),
+            taking=frozenset(taking),
+            idling=frozenset(idling),
+            sleeping=frozenset(sleeping),
+            unbound=unbound,
+            answers=answers,
+        )
 
     def places(self) -> list[tuple[str, CodeType, int]]:
         """Return the known places that call jitted functions: label, code, offset."""
@@ -223,7 +243,10 @@ class _Call(NamedTuple):
 
 
 class WaitOffsets(NamedTuple):
-    """Offsets of *code* that wait: of loops, for a socket, queue, user, or a time."""
+    """
+    Offsets of *code* that wait: of loops, for a socket, queue, user, or a time; global
+    names that had no value, and whether it sets the results of futures.
+    """
 
     code: CodeType | None = None
     asking: frozenset[int] = frozenset()
@@ -231,6 +254,8 @@ class WaitOffsets(NamedTuple):
     taking: frozenset[int] = frozenset()
     idling: frozenset[int] = frozenset()
     sleeping: frozenset[int] = frozenset()
+    unbound: frozenset[str] = frozenset()
+    answers: bool = False
 
 
 _NONE = WaitOffsets()

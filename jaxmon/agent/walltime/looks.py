@@ -225,7 +225,7 @@ class Looks:
         entry = LookEntry(*parts, seen.doing.sleeps)
         spent = self._called_back(entry, late)
         if work or (seen.doing.state == ITEM and state == DATA_WAIT):
-            spent = self._fed(entry, seen.thread, due, late, work=work)
+            spent = self._fed(entry, seen, due, late, work=work)
         how = seen.how if spent is entry else ThreadState.WAITING
         self._add(spent, how, asked, due)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu, work=work)
@@ -396,13 +396,21 @@ class Looks:
         return entry
 
     def _fed(
-        self, entry: LookEntry, thread: int, due: float, late: float, *, work: bool
+        self,
+        entry: LookEntry,
+        seen: _LookMemory,
+        due: float,
+        late: float,
+        *,
+        work: bool,
     ) -> LookEntry:
         """
-        Return what the time of *entry* went into, a wait of *thread* for an item or
-        other *work*: it is idle if nothing has made any for a while.
+        Return what the time of *entry* went into, a wait of *seen* for an item or other
+        *work*: it is idle if it answers requests, or nothing has made any for a while.
         """
-        made = self._made(entry, thread, late)
+        if work and seen.doing.answers:
+            return entry._replace(state=IDLE)
+        made = self._made(entry, seen.thread, late)
         if made is not entry:
             self.fed = due
         latest = max(self.progress.since(entry, due), self.fed)
