@@ -53,6 +53,14 @@ def array_of(leaf: Any) -> Any:
     return np.asarray(leaf.addressable_data(0))
 
 
+def address_of(leaf: Any) -> int:
+    """Return where a ready array is, which its views share; 0 if it was deleted."""
+    try:
+        return int(leaf.addressable_data(0).unsafe_buffer_pointer())
+    except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+        return 0
+
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 
 
