@@ -198,10 +198,20 @@ class Period(Fact):
         return sum(p.seconds for p in found if p.state == state)
 
     @property
-    def slept(self) -> float:
-        """The seconds in `time.sleep` that are not expected, and kept no event loop."""
-        found = (p for p in self.places if p.sleeps and p.state == "blocked")
-        return sum(p.seconds for p in found if not (p.is_expected or p.event_loop))
+    def slept(self) -> dict[str, float]:
+        """
+        The seconds in `time.sleep`, by line, that are not expected, and kept no event
+        loop.
+        """
+        found: dict[str, float] = defaultdict(float)
+        for p in self.places:
+            if (
+                p.sleeps
+                and p.state == "blocked"
+                and not (p.is_expected or p.event_loop)
+            ):
+                found[p.place] += p.seconds
+        return found
 
     def expected(self, state: str) -> float:
         """

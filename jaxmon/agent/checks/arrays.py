@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
@@ -57,7 +58,8 @@ def address_of(leaf: Any) -> int:
     """Return where a ready array is, which its views share; 0 if it was deleted."""
     try:
         return int(leaf.addressable_data(0).unsafe_buffer_pointer())
-    except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+    except Exception as error:  # noqa: BLE001 - deleted, or what computed it failed
+        interrupts.pass_on(error)
         return 0
 
 
