@@ -176,11 +176,15 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():
-        for line, seconds in period.lines(state) if part_of_it else ():
+        for line, seconds in period.lines(state, calls=True) if part_of_it else ():
             spent = seconds * part_of_it / period.of(state)
             lines[line] = lines.get(line, 0.0) + spent
     lead = "Operations outside of jit took"
-    yield _costs("eager", snapshot, period, took, lines, took, lead)._replace(
+    found = _costs("eager", snapshot, period, took, lines, took, lead)
+    inner = period.lines("eager", caller=found.where) if found.where else []
+    within = [f"in {line}: {duration(spent)}" for line, spent in inner[:_MOST_LINES]]
+    yield found._replace(
+        evidence=(*within, *found.evidence),
         action="Call them within a function decorated with jax.jit: one program "
         "instead of one dispatch for each operation. Replace loops over elements by "
         "jax.vmap, jax.lax.scan or array operations.",

@@ -250,6 +250,22 @@ def test_operations_are_blamed_for_what_the_device_computes_of_them():
     assert only.verdict.endswith(" 95 % of it at fetch.py:7.")
 
 
+@pytest.mark.parametrize("caller", ["loop.py:4", ""])
+def test_operations_have_the_line_that_a_loop_calls_them_at_first(caller):
+    """Their own lines follow, which are those of a model; without one, they lead."""
+    time, place = ledger({"eager": 0.9}), {"state": "eager", "caller": caller}
+    time["since_start"]["places"] = [
+        {**place, "place": "model.py:9", "seconds": 300.0},
+        {**place, "place": "model.py:7", "seconds": 240.0},
+    ]
+    (only,) = findings(time=time, **NO_MORE)
+
+    assert only.where == (caller or "model.py:9")
+    assert (only.evidence[0] == "in model.py:9: 5 min") is bool(caller)
+    assert ("100 % of it at loop.py:4" in only.verdict) is bool(caller)
+    assert only.evidence[-1].endswith("model.py:7: 4 min")
+
+
 def test_samples_are_no_sum():
     """Times of a few calls, times all of them, may be more than the clock had."""
     many = {
