@@ -3,7 +3,8 @@ The status of a host, or of one process: the content of ``/api/summary``.
 
 Seconds and bytes throughout, ratios from 0 to 1, `None` for unknown values. ``recent``
 is the last minute, or since a process started if that is less; totals are since the
-processes started. Text in it comes from programs and is not trusted.
+processes started, those of ended processes of their slots included. Text in it comes
+from programs and is not trusted.
 """
 
 from __future__ import annotations
