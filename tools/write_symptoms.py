@@ -17,6 +17,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple, TypeGuard
@@ -47,9 +48,9 @@ MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 WIDTH = 100
 FIRST = """\
-Find what you see, run the command, and compare: the remedy has the number of the cause.
-Causes link to their runbooks, which have the commands for what only an
-alert says. `jaxmon runbook show symptoms` prints the same in a terminal."""
+Find what you see, run the command, and compare: each cause has its remedy.
+Causes link to their runbooks, which have the commands for what only an alert says.
+`jaxmon runbook show symptoms` prints the same in a terminal."""
 TASKS = """\
 To [mute alerts at night](alerting.md#receivers), to compare a
 [canary, or two releases](dashboards.md#two-releases), and for all other tasks, see the
@@ -195,16 +196,15 @@ def row(one: Symptom) -> list[str]:
     # What only metrics judge needs no facts; an objective has limits of its own.
     budget = "those of the objective" if one.alert and one.rule[1] is None else ""
     advice = "none: the finding has the advice" if finding else "none: `job why` has it"
-    link = f"[{one.runbook}](../runbooks/{one.runbook}.md)" if one.runbook else advice
+    book = f"[{one.runbook}](../runbooks/{one.runbook}.md)" if one.runbook else advice
     panel = one.panel or next(panels(one.alert), "") or "none: no metric has it"
-    return [
-        one.sentence,
-        listed([*sorted(facts), *(["ranks"] if one.ranks else [])])
+    parts = {
+        "facts": listed([*sorted(facts), *(["ranks"] if one.ranks else [])])
         or ("none: metrics have it" if one.reason or not finding else ""),
-        listed([*shows, *read, *queried(alerts)])
+        "metrics": listed([*shows, *read, *queried(alerts)])
         or budget
         or "none: only facts have it",
-        listed(
+        "limits": listed(
             [
                 *(*one.observed, *one.ranks),
                 *(name for name in LIMITS if name in mentioned),
@@ -213,10 +213,12 @@ def row(one: Symptom) -> list[str]:
         )
         or budget
         or "none: once is enough",
-        shown or missing,
-        f"{one.alert}, {tier}" if one.alert else missing,
-        link,
-        panel,
+    }
+    alert = f"{one.alert}, {tier}" if one.alert else missing
+    return [
+        f"{one.sentence}<br>{shown or missing}",
+        "<br>".join(f"{name}: {text}" for name, text in parts.items()),
+        f"alert: {alert}<br>runbook: {book}<br>panel: {panel}",
     ]
 
 
@@ -252,16 +254,13 @@ def linked(cause: Mapping[str, Any]) -> str:
     )
 
 
-def complaint(found: Mapping[str, Any]) -> list[str]:
-    """Return the row of what a newcomer sees."""
-    causes = found["causes"]
-    return [
-        f"**{found['text']}**",
-        "<br>".join(f"{n}. {linked(cause)}" for n, cause in enumerate(causes, 1)),
-        "<br>".join(f"`{command}`" for command in found["commands"]),
-        "<br>".join(f"{n}. {cause['remedy']}" for n, cause in enumerate(causes, 1))
-        + f" [More]({found['page']})",
-    ]
+def complaint(found: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the rows of what a newcomer sees, one for each cause."""
+    commands = "<br>".join(f"`{command}`" for command in found["commands"])
+    first = [f"**{found['text']}**<br>{commands} [More]({found['page']})"]
+    for cause in found["causes"]:
+        yield [*first, linked(cause), cause["remedy"]]
+        first = [""]
 
 
 def guide() -> str:
@@ -283,12 +282,9 @@ def guide() -> str:
 
 def written() -> str:
     """Return the page."""
-    head = (
-        *("What", "Facts", "Metrics", "Limits"),
-        *("Screens", "Alert", "Runbook", "Panel"),
-    )
-    seen = ("What you see", "What it is", "Command", "Remedy")
-    newcomers = table(seen, map(complaint, COMPLAINTS))
+    head = ("What, and which screen has it", "Judged by", "Alert and panel")
+    seen = ("What you see, and the command", "What it is", "Remedy")
+    newcomers = table(seen, chain.from_iterable(map(complaint, COMPLAINTS)))
     parts = [HEADER, "# By symptom", f"{FIRST}\n{TASKS}", newcomers, INTRODUCTION]
     for mode, title in MODES.items():
         rows = [row(one) for one in SYMPTOMS.values() if one.mode == mode]

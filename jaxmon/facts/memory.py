@@ -56,9 +56,10 @@ class Device(Fact):
 
 
 class Memory(Fact):
-    """What the devices hold."""
+    """What the devices held at a Unix *time*, `None` if that is unknown."""
 
     devices: tuple[Device, ...] = ()
+    time: float | None = None
 
 
 class Line(Placed):

@@ -3,7 +3,8 @@ The status of a host, or of one process: the content of ``/api/summary``.
 
 Seconds and bytes throughout, ratios from 0 to 1, `None` for unknown values. ``recent``
 is the last minute, or since a process started if that is less; totals are since the
-processes started. Text in it comes from programs and is not trusted.
+processes started, those of ended processes of their slots included. Text in it comes
+from programs and is not trusted.
 """
 
 from __future__ import annotations
@@ -219,10 +220,10 @@ class CallRate(Fact):
     """
     The jitted ``function`` that a process calls most, if it marks nothing, and its
     ``rate``: calls a second within the last ``seconds``. ``loop`` is the line of the
-    loop that does so again and again, if one is recognised from samples. ``age`` is how
-    long ago the latest call was, if that is long; then there is no rate, and ``place``
-    is where the program waits for work. Else it is the line that calls a function of a
-    library.
+    loop that does so again and again, if one is recognised from samples; ``earlier`` is
+    about its rate before, if that was far higher. ``age`` is how long ago the latest
+    call was, if that is long; then there is no rate, and ``place`` is where the program
+    waits for work. Else it is the line that calls a function of a library.
     """
 
     function: str = ""
@@ -231,6 +232,7 @@ class CallRate(Fact):
     seconds: float | None = None
     age: float | None = None
     place: str = ""
+    earlier: float = 0.0
 
 
 class ProcessVerdict(Fact):

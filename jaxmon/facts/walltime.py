@@ -111,7 +111,8 @@ class PlaceTime(Fact):
         event_loop: whether an event loop waited meanwhile: one that serves requests,
             or for a coroutine that is blocked.
         caller: the line of the loop that had called that, empty if it is that itself;
-            in a function that was being traced, of the outermost loop of Python there.
+            in a function that was being traced, of the outermost loop of Python there;
+            of an operation outside of jit, in a function that a loop calls, that call.
         divided: whether it waited for work that is divided: other threads waited there,
             too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any;
@@ -198,10 +199,20 @@ class Period(Fact):
         return sum(p.seconds for p in found if p.state == state)
 
     @property
-    def slept(self) -> float:
-        """The seconds in `time.sleep` that are not expected, and kept no event loop."""
-        found = (p for p in self.places if p.sleeps and p.state == "blocked")
-        return sum(p.seconds for p in found if not (p.is_expected or p.event_loop))
+    def slept(self) -> dict[str, float]:
+        """
+        The seconds in `time.sleep`, by line, that are not expected, and kept no event
+        loop.
+        """
+        found: dict[str, float] = defaultdict(float)
+        for p in self.places:
+            if (
+                p.sleeps
+                and p.state == "blocked"
+                and not (p.is_expected or p.event_loop)
+            ):
+                found[p.place] += p.seconds
+        return found
 
     def expected(self, state: str) -> float:
         """
@@ -210,19 +221,29 @@ class Period(Fact):
         """
         return sum(p.seconds for p in self.places if p.state == state and p.is_expected)
 
-    def lines(self, *states: str, expected: bool = True) -> list[tuple[str, float]]:
+    def lines(
+        self,
+        *states: str,
+        expected: bool = True,
+        calls: bool = False,
+        caller: str | None = None,
+    ) -> list[tuple[str, float]]:
         """
         Return the lines of *states* and their seconds, most first.
 
         Args:
             states: which ones.
             expected: whether time that is expected counts.
+            calls: whether a line is the one that called it, if that is known.
+            caller: the only line whose calls count, if it is not `None`.
         """
         found: dict[str, float] = {}
         for place in self.places:
             counts = expected or not place.is_expected
-            if place.state in states and place.place and counts:
-                found[place.place] = found.get(place.place, 0.0) + place.seconds
+            counts = counts and caller in {None, place.caller}
+            line = (calls and place.caller) or place.place
+            if place.state in states and line and counts:
+                found[line] = found.get(line, 0.0) + place.seconds
         return sorted(found.items(), key=lambda item: -item[1])
 
     def caller(self, line: str) -> str:

@@ -355,7 +355,11 @@ class FleetLimits:
         "take, and longer by slow_requests_by, ...",
     )
     replica_slow_for = duration("10m", "... over and for which time, ...")
-    replicas_compared = count(3, "... of how many processes, at least.")
+    replicas_compared = count(
+        3,
+        "... of how many processes, at least: of two, either may be the odd one, and "
+        "slow_requests judges what became slower by its own past.",
+    )
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")

@@ -24,6 +24,7 @@ from jaxmon.host.formats.layout import (
     counted,
     duration,
     ending,
+    estimate,
     share,
     size,
 )
@@ -118,15 +119,15 @@ _REQUESTS: Fields[_Outcome] = (
     words("OUTCOME", 14, lambda row: row[1].outcome.replace("_", " ")),
     words("START", 9, lambda row: row[1].start),
     number("COUNT", 10, lambda row: row[1].count, whole),
-    number("P50", 11, lambda row: row[1].p50_seconds, duration),
-    number("P95", 11, lambda row: row[1].p95_seconds, duration),
+    number("P50", 11, lambda row: row[1].p50_seconds, estimate),
+    number("P95", 11, lambda row: row[1].p95_seconds, estimate),
 )
 _STEPS: Fields[Loop] = (
     words("LOOP", 0, lambda loop: loop.name),
     number("STEPS", 10, lambda loop: loop.steps, whole),
     number("A SECOND", 10, lambda loop: loop.mean_seconds or None, _frequency),
     number("MEAN", 10, lambda loop: loop.mean_seconds, duration),
-    number("P95", 10, lambda loop: loop.p95_seconds, duration),
+    number("P95", 10, lambda loop: loop.p95_seconds, estimate),
     number("DATA WAIT", 11, lambda loop: loop.data_wait_ratio, ratio),
     (Column("LAST STEP", 15), _last_step),
 )
@@ -275,8 +276,9 @@ def cache(snapshot: Snapshot) -> Section:
 def devices(snapshot: Snapshot, *, most: int = _MOST_DEVICES) -> Section:
     """Return device memory use."""
     found = snapshot.memory.devices
-    below = more(len(found) - most)
-    return tabulated("DEVICE MEMORY", _DEVICES, found[:most], below=below)
+    below, time = more(len(found) - most), snapshot.memory.time
+    about = f" (snapshot {ago(snapshot.process.now - time)})" if time else ""
+    return tabulated("DEVICE MEMORY", _DEVICES, found[:most], about=about, below=below)
 
 
 def memory_lines(snapshot: Snapshot, *, most: int = _MOST_PLACES) -> Section:

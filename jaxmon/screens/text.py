@@ -348,7 +348,7 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
     seen = snapshot.allocations.peak_of(device.device)
     # The allocator's peak has more than arrays, and is of another moment.
     other = seen.bytes and size(seen.bytes) != size(held)
-    of = f" of {size(seen.bytes)} in arrays" if other else ""
+    of = f" of {size(seen.bytes)} in a snapshot" if other else ""
     for top in seen.lines[:1]:
         text = f"{INDENT}largest{of}: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))

@@ -96,7 +96,8 @@ def _rows(period: Period) -> list[tuple[float, list[str]]]:
             place.seconds for place in places if place.activity in activities
         )
         top = max(lines, key=lambda place: place.seconds, default=None)
-        where = "" if top is None else top.place or top.function
+        calls = "" if top is None else top.caller * (state == "eager")
+        where = calls or ("" if top is None else top.place or top.function)
         error = share(spent.error_seconds, period.seconds)
         seconds = max(spent.seconds - elsewhere, 0.0)
         found.append(row(name, seconds, error, "", where or UNKNOWN))

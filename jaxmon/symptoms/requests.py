@@ -12,7 +12,15 @@ from jaxmon.facts.status import Reason, RequestSummary
 from jaxmon.facts.walltime import Hanging, from_place
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
+from jaxmon.host.formats.layout import (
+    ago,
+    clean,
+    counted,
+    duration,
+    estimate,
+    share,
+    times,
+)
 from jaxmon.limits import Limits
 from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
@@ -196,7 +204,7 @@ def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
         usual, oldest = _usual(route, limits), route.oldest_seconds
         hangs = where.get(route.name, Hanging())
         if usual is not None and _hangs(oldest, usual, limits):
-            compared = f"95 % of warm requests take up to {duration(usual)}"
+            compared = f"95 % of warm requests take up to {estimate(usual)}"
         elif not _answered(route) and oldest >= seconds_in(limits.unanswered_after):
             # A first call may compile, or compute, for long.
             if snapshot.compiling.count or hangs.state in _COMPUTES:
@@ -273,7 +281,7 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     if usual and _hangs(oldest, usual, limits):
         text = (
             f"requests to {clean(route.route)} hang: {described} {duration(oldest)}; "
-            f"95 % of warm requests take up to {duration(usual)}."
+            f"95 % of warm requests take up to {estimate(usual)}."
         )
         return _of_route("hanging", TICKET, text, route)
     return None
@@ -364,7 +372,7 @@ def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
         return None
     text = (
         f"{share(part, 1)} of the requests to {clean(route.route)} wait for a "
-        f"compile, and take up to {duration(cold.p95)}."
+        f"compile, and take up to {estimate(cold.p95)}."
     )
     return _of_route("cold_requests", TICKET, text, route)
 
@@ -420,7 +428,7 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             text = (
                 f"warm requests to {clean(route.route)} are slow: {part} up to "
-                f"{duration(now)}, before {duration(usual)}."
+                f"{estimate(now)}, before {estimate(usual)}."
             )
             return _of_route("requests_slow", TICKET, text, route)
     return None

@@ -67,9 +67,10 @@ _OF_LOOPS = (
     "While a coroutine waits without `await`, its event loop runs no other. Await an "
     "asynchronous client, or asyncio.to_thread for the call."
 )
+_SLEPT = "The program slept for"
 _OF_SLEEP = (
     "If time.sleep waits for something there, wait for that itself, as with an event. "
-    "If the program rests on purpose, nothing is to be won."
+    'If the program rests on purpose, mark that: with jaxmon.activity("rest").'
 )
 
 
@@ -102,15 +103,20 @@ class TimePart(NamedTuple):
         """Detect that it takes much of the time."""
         # What a program marks is expected; so is work that it divides.
         waits = self.state == "blocked"
-        lines = dict(period.lines(self.state, expected=not waits))
+        slept = period.slept if waits else {}
+        rests = {} if _has_work(snapshot) else slept
+        lines = {
+            line: spent - rests.get(line, 0.0)
+            for line, spent in period.lines(self.state, expected=not waits)
+        }
         took, now = period.of(self.state), snapshot.time.now
         limits = snapshot.limits
         if waits:
-            took -= period.expected(self.state)
+            took -= period.expected(self.state) + sum(rests.values())
         elif self.state == "data_wait":
             took -= divided(snapshot, period)
         if now.state == self.state and (
-            (waits and not now.activity)
+            (waits and not now.activity and now.place not in rests)
             or (self.state == "data_wait" and (now.work or is_long(now, limits)))
             or is_lasting(snapshot)
         ):
@@ -119,19 +125,40 @@ class TimePart(NamedTuple):
             took -= min(lasts, took)
             if now.place in lines:
                 lines[now.place] = max(lines[now.place] - lasts, 0.0)
-        if not period.is_worth(took, self.state, limits.time_worth):
+        # While others hold the processors, a loader does not get on either.
+        starved = took * (snapshot.usual.waiting or 0.0) * (self.state == "data_wait")
+        if not period.is_worth(took - starved, self.state, limits.time_worth):
             return
-        slept = min(period.slept, took) if waits else 0.0
-        rests, won = 2 * slept > took, 0.0 if self.urgency is NOTE else took - slept
-        verdict = ("The program slept for", "") if rests else self.verdict
+        rest = 0.0 if rests else min(sum(slept.values()), took)
+        mostly = 2 * rest > took
+        won = 0.0 if self.urgency is NOTE else took - rest - starved
+        verdict = (_SLEPT, "") if mostly else self.verdict
         found = _costs(self.topic, snapshot, period, took, lines, won, *verdict)
         severity = _severity(took, self.limit, period, snapshot)
-        action = _OF_SLEEP if rests else self.action
+        action = _OF_SLEEP if mostly else self.action
         if waits and 2 * period.event_loops(self.state) > took:
             action = _OF_LOOPS
         elif waits and 2 * snapshot.saves_blocked(period) > took:
             action = _OF_SAVES
         yield found._replace(action=action, severity=severity)
+
+
+def _has_work(snapshot: Snapshot) -> bool:
+    """Return whether what is marked waits: steps, a request, an item of a queue."""
+    open_requests = any(route.in_progress for route in snapshot.requests)
+    items = any(queue.depth for queue in snapshot.queues)
+    return bool(snapshot.steps) or open_requests or items
+
+
+def _sleeps(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
+    """Say that the program sleeps, unless what it marks waits meanwhile."""
+    lines, now = dict(period.slept), snapshot.time.now
+    if now.state == "blocked" and now.place in lines:
+        lines[now.place] = max(lines[now.place] - now.seconds, 0.0)
+    took, worth = sum(lines.values()), snapshot.limits.time_worth
+    if period.is_worth(took, "blocked", worth) and not _has_work(snapshot):
+        found = _costs("sleeps", snapshot, period, took, lines, 0.0, _SLEPT)
+        yield found._replace(action=_OF_SLEEP)
 
 
 def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
@@ -149,11 +176,15 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():
-        for line, seconds in period.lines(state) if part_of_it else ():
+        for line, seconds in period.lines(state, calls=True) if part_of_it else ():
             spent = seconds * part_of_it / period.of(state)
             lines[line] = lines.get(line, 0.0) + spent
     lead = "Operations outside of jit took"
-    yield _costs("eager", snapshot, period, took, lines, took, lead)._replace(
+    found = _costs("eager", snapshot, period, took, lines, took, lead)
+    inner = period.lines("eager", caller=found.where) if found.where else []
+    within = [f"in {line}: {duration(spent)}" for line, spent in inner[:_MOST_LINES]]
+    yield found._replace(
+        evidence=(*within, *found.evidence),
         action="Call them within a function decorated with jax.jit: one program "
         "instead of one dispatch for each operation. Replace loops over elements by "
         "jax.vmap, jax.lax.scan or array operations.",
@@ -492,5 +523,6 @@ SYMPTOMS = (
     _DEVICE._replace(name="unmeasured", sentence="How much is computed is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
+    _symptom("sleeps", "The program sleeps.", NOTE, _sleeps),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

@@ -53,7 +53,23 @@ def calling(snapshot: Snapshot) -> CallRate:
         return CallRate()
     place = time.since_start.calls(function) if function in packaged else ""
     loop = _loop(snapshot, function)
-    return CallRate(function, rate, loop, time.rates_seconds, place=place)
+    earlier = _earlier(snapshot, function, rate) if loop else 0.0
+    return CallRate(
+        function, rate, loop, time.rates_seconds, place=place, earlier=earlier
+    )
+
+
+def _earlier(snapshot: Snapshot, function: str, rate: float) -> float:
+    """
+    Return about how many calls a second there were before those that a *rate* is of,
+    once the program had started and compiled; 0 unless a call then took far less time.
+    """
+    time, lately = snapshot.time, snapshot.time.rates_seconds or inf
+    calls = sum(of.calls or 0 for of in snapshot.functions if of.name == function)
+    began = time.since_start.of("startup", "compile")
+    before = time.since_start.seconds - began - lately
+    earlier = (calls - rate * lately) / before if before > lately else 0.0
+    return earlier if earlier >= snapshot.limits.slowdown * rate else 0.0
 
 
 def _loop(snapshot: Snapshot, function: str) -> str:
@@ -96,7 +112,8 @@ def call_text(found: CallRate) -> str:
     lately = f" in the last {period(found.seconds)}" if found.seconds else ""
     called = f", called at {found.place}" if found.place else ""
     text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
-    return f"{text}{loop if found.loop else ''}."
+    before = f"; before, about {amount(found.earlier)}" if found.earlier else ""
+    return f"{text}{loop if found.loop else ''}{before}."
 
 
 def forked_text(facts: HostFacts) -> str:

@@ -80,6 +80,7 @@ KEPT: list[Any] = []
 def test_what_a_young_program_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it grows, with the line, its bytes and the list; not before."""
     monkeypatch.setattr(leaks, "YOUNG_GROWTH", 1 << 20)
+    monkeypatch.setattr(leaks, "YOUNG_SECONDS", 0.0)
     # The memory of the process of the tests may grow or not.
     monkeypatch.setattr(lines, "_YOUNG_BYTES", -(1 << 50))
     with instrumented(memory_lines_interval=3600) as agent:

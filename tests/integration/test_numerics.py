@@ -166,6 +166,63 @@ def test_what_was_finite_and_stays_nan_is_a_failure(
         assert truth[nan - 1]
 
 
+def skip(weights: Any, scale: Any) -> Any:
+    """Return a slope, the weights that it updates if it is finite, and a loss."""
+    slope = weights * scale
+    return slope, jnp.where(jnp.isfinite(slope), weights - slope, weights), slope[0]
+
+
+def skip_first(weights: Any, scale: Any) -> Any:
+    return *skip(weights, scale)[1::-1], weights[0] * scale
+
+
+def slope_of(weights: Any, scale: Any) -> Any:
+    return weights * scale, weights[0] * scale
+
+
+def views(*held: Any) -> Any:
+    """Return what a thread of ours has while it reads these, of the same calls."""
+    return [array.addressable_data(0) for array in held]
+
+
+def update(slope: Any, _loss: Any) -> Any:
+    return jnp.where(jnp.isfinite(slope), slope, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "then", "lost"),
+    [
+        (skip, views, []),
+        (skip_first, views, []),
+        (slope_of, update, []),
+        (slope_of, views, ["[0]", "[1]"]),
+    ],
+)
+def test_nan_that_is_held_at_the_end(
+    agent: Agent,
+    function: Callable[..., Any],
+    then: Callable[..., Any],
+    lost: list[str],
+) -> None:
+    """It is a failure if no newer tensor of its kind is finite, whatever made that."""
+    step, numbers, name = jax.jit(function), inside.numerics(agent), name_of(function)
+    weights = jnp.full(37, 0.5)
+
+    def called(scale: float) -> Any:
+        inside.sampling(agent).arm()
+        return step(weights, scale)
+
+    until(lambda: called(1.0) and name in numbers.snapshot(), "a call to be read")
+    outputs = called(np.nan)
+    held = jax.block_until_ready((*outputs, then(*outputs)))
+    numbers.refresh(asked=False)
+
+    found = numbers.snapshot()[name].outputs
+    assert sorted(output.name for output in found) == lost
+    assert all(output.where for output in found)
+    assert held
+
+
 def test_a_step_is_read_by_default() -> None:
     """Without any setting; and not if that is disabled."""
     for settings, expected in (({}, 1), ({"nonfinite": False}, 0)):

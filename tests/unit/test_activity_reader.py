@@ -103,6 +103,66 @@ def test_what_is_traced_is_a_function_that_is_called() -> None:
     assert [of.caller.line for of in found[:3]] == [first + 2, first + 2, 0]
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [(queue.__file__, ""), ("/srv/model.py", "model.run")]
+)
+def test_what_jax_itself_uses_while_it_traces_is_not_what_is_traced(file, name):
+    """It has begun, and has not called the function yet."""
+    traces = code_of(pjit.__file__, "trace_to_jaxpr_dynamic")
+    inner = code_of(file)._replace(names={"__name__": "model"})
+
+    assert read(inner, traces, code_of("/srv/train.py")).function == name
+
+
+_LIBRARY = """
+def apply(model, x):
+    jax.eval_shape(partial(see), x)
+    return model(x)
+"""
+
+
+def test_operations_outside_of_jit_are_those_of_a_call_in_a_loop() -> None:
+    """What a library traces for shapes is a part of that; what is jitted compiles."""
+    sites, found = CallSites(), list[Doing]()
+    reader, here = ActivityReader(jax, sites), threading.get_ident()
+
+    def see(x: Any) -> Any:
+        (stack,) = repeatedly(partial(read_stacks, lambda _: [here])).values()
+        calls = next(n for n, at in enumerate(stack) if at.code is see.__code__)
+        if stack[calls + 1].code.co_filename == __file__:  # no function of JAX
+            sites.add(sys._getframe(1), EAGER)
+            calls += 1
+        found.append(reader.read(stack[calls:]))
+        return x
+
+    def layers(x: Any) -> Any:
+        for _ in range(1):
+            x = see(x)
+        return x
+
+    def layer(x: Any) -> Any:
+        return see(x)
+
+    library: dict[str, Any] = {"jax": jax, "see": see, "partial": partial}
+    exec(compile(_LIBRARY, "/opt/lib/site-packages/flax/scope.py", "exec"), library)  # noqa: S102 - ours
+    apply, runs = library["apply"], list[tuple[list[str], set[int]]]()
+    first = sys._getframe().f_lineno
+    for run in (
+        lambda: [apply(layers, 1.0) for _ in range(1)],
+        lambda: [layer(1.0) for _ in range(1)],
+        lambda: [layers(1.0) for _ in range(1)],
+        lambda: [jax.jit(partial(apply, layer))(1.0) for _ in range(1)],
+        lambda: [jax.eval_shape(partial(see), 1.0) for _ in range(1)],
+    ):
+        found.clear()
+        run()
+        lines = {of.caller.line - first for of in found if of.caller.line}
+        runs.append(([of.state for of in found], lines))
+
+    assert runs[:3] == [([EAGER, EAGER], {2}), ([EAGER], {3}), ([EAGER], set())]
+    assert [states for states, _ in runs[3:]] == [["compile", "compile"], ["compile"]]
+
+
 def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
     """It is called in Python, too, if it has effects or the call is no fast one."""
     sites = CallSites()

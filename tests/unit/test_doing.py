@@ -129,6 +129,26 @@ def test_a_loop_is_recognised_from_samples() -> None:
     assert call_text(found) == f"m.step: 30 calls a second, {text}"
 
 
+@pytest.mark.parametrize(
+    ("calls", "seconds", "said"),
+    [
+        (30 * 600, 600.0, ""),
+        (30 * 60 + 40 * 540, 600.0, ""),
+        (30 * 60 + 90 * 540, 600.0, "; before, about 90"),
+        (30 * 60 + 90 * 40, 100.0, ""),
+    ],
+    ids=["steady", "little slower", "slower", "young"],
+)
+def test_a_loop_that_has_become_slower_has_its_earlier_rate(calls, seconds, said):
+    """About, and only far slower ones; what it took to start and compile is apart."""
+    whole = {"seconds": seconds + 50, "states": {"compile": {"seconds": 50.0}}}
+    time = {"rates": STEPS, "rates_seconds": 60.0, "recent": STEADY}
+    facts = {"time": {**time, "since_start": whole}}
+    found = calling(read({**facts, "functions": {"m.step": {"calls": calls}}}))
+
+    assert call_text(found).endswith(f"(recognised, not marked){said}.")
+
+
 def test_a_rate_has_a_window_and_calls_in_it() -> None:
     """What called for the last time a while ago has no rate, but an age."""
 

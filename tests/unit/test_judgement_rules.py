@@ -49,7 +49,7 @@ symptoms/starts.py: limits.duration('1h')
 symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
-symptoms/time.py: 2 * slept > took; 2 * period.event_loops(self.state) > took;
+symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _MEASURABLE;
     _SLOW_READ; again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;

@@ -20,7 +20,12 @@ import pytest
 
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.memory.holders import HolderFinder
-from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector, YoungDetector
+from jaxmon.agent.memory.leaks import (
+    MIN_LOOKS,
+    LeakDetector,
+    Room,
+    YoungDetector,
+)
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
 from tests.helpers.processes import each, until
@@ -237,6 +242,21 @@ def test_what_grows_with_the_calls_of_a_young_program_is_found(case: str) -> Non
         assert leak.lines[0].growth_arrays == 220
     if detector.host is not None:
         assert detector.host.growth_bytes == 2 * MIB * detector.host.calls
+
+
+@pytest.mark.parametrize(
+    ("seconds", "room", "told"), [(12, 1 << 40, 0), (48, 1 << 40, 1), (12, 8 * GIB, 1)]
+)
+def test_a_cache_that_fills_is_no_leak_until_it_lasts_or_is_urgent(seconds, room, told):
+    """While there is memory for hours, half a minute more costs nothing."""
+    detector = YoungDetector()
+    for look in range(1, 31):
+        size, at = 20 * MIB * look, look * seconds / 30
+        line = AllocationLine("a.py", 2, "f", "0", "buffer", size, 10 * look)
+        detector.add(MemoryProfile(0.0, (line,)), GIB, 10 * look, at)
+
+    assert len(detector.leaks) == 1
+    assert len(detector.urgent({"0": Room(size, room)})) == told
 
 
 def test_a_sweep_that_collects_a_few_large_results_is_no_leak() -> None:

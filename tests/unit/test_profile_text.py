@@ -88,6 +88,7 @@ def test_no_line_is_too_long(width: int) -> None:
         grouped = groups.grouped(profile.operations, by, {})
         found = text.lines(profile, grouped, by, top=None, width=width)
         assert all(line.isprintable() for line in found)
+        assert found[1] == "times are sums over the devices"
         assert max(map(len, found)) <= width
 
 

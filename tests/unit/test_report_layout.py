@@ -118,6 +118,14 @@ def test_times_are_said_as_people_say_them(seconds, shown):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0123, "~12 ms"), (14.23, "~14 s"), (3.96, "~4 s")]
+)
+def test_estimates_have_no_more_digits_than_they_mean(seconds, shown):
+    """A histogram does not know better where in a bucket a percentile is."""
+    assert layout.estimate(seconds) == shown
+
+
+@pytest.mark.parametrize(
     ("part", "whole", "shown"),
     [(1, 3, "33 %"), (1, 30, "3.3 %"), (0, 5, "0 %"), (1, 0, "0 %"), (5, 5, "100 %")],
 )

@@ -13,17 +13,17 @@ from jaxmon.screens.text import explanation
 REQUESTS = """\
 REQUESTS
   ROUTE                  OUTCOME       START         COUNT        P50        P95
-  /predict               success       warm          1,234      12 ms      30 ms
-                         success       delayed           9      12 ms      30 ms
-                         success       cold              2      1.5 s          -
-  /embed                 client error  warm              3      12 ms      30 ms
+  /predict               success       warm          1,234     ~12 ms     ~30 ms
+                         success       delayed           9     ~12 ms     ~30 ms
+                         success       cold              2     ~1.5 s          -
+  /embed                 client error  warm              3     ~12 ms     ~30 ms
   in progress: /slow 2 (the oldest for 1 min 15 s)
 """
 STEPS = """\
 STEPS
   LOOP             STEPS  A SECOND      MEAN       P95  DATA WAIT      LAST STEP
-  train               49      48.3     21 ms     30 ms       40 %        6 s ago
-  eval                 7      48.3     21 ms     30 ms       40 %          ended
+  train               49      48.3     21 ms    ~30 ms       40 %        6 s ago
+  eval                 7      48.3     21 ms    ~30 ms       40 %          ended
   new                  0         -         -         -          -        6 s ago
 """
 QUEUES = """\

@@ -151,7 +151,7 @@ def test_a_request_that_hangs_is_found_with_its_line() -> None:
     assert finding.evidence == tuple(stack)
     assert finding.verdict == (
         "A request to predict has been in progress for 40.0 s, now at store.py:8; 95 % "
-        "of warm requests take up to 20 ms."
+        "of warm requests take up to ~20 ms."
     )
 
 

@@ -269,7 +269,7 @@ COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min; 1 min 13 s for recompiles
   eager operations (1)           -         -        12           0        0.60 s
 
 DEVICE MEMORY: peak 66 GiB of 80 GiB, on device 0
-  largest of 64 GiB in arrays: 48 GiB from /srv/models/train.py:57
+  largest of 64 GiB in a snapshot: 48 GiB from /srv/models/train.py:57
 
 FINDINGS
   1. The device ran out of memory once.

@@ -71,22 +71,37 @@ def test_waiting_in_an_activity_that_the_program_marks_is_expected():
     assert "asyncio.to_thread" in only.action
 
 
-@pytest.mark.parametrize("sleeps", [True, False])
-def test_of_a_program_that_sleeps_no_gain_is_promised(*, sleeps):
-    """It may rest on purpose; what waits for something else may be won."""
+@pytest.mark.parametrize(
+    ("marked", "topics"),
+    [
+        ({}, ["blocked", "sleeps"]),
+        ({"requests": {"/": {"in_progress": 0}}}, ["blocked", "sleeps"]),
+        ({"requests": {"/": {"in_progress": 1}}}, ["blocked"]),
+        ({"queues": {"jobs": {"depth": 2}}}, ["blocked"]),
+        ({"steps": {"train": {"steps": 9}}}, ["blocked"]),
+    ],
+)
+def test_a_program_that_sleeps_is_accused_only_if_work_waits(marked, topics):
+    """It may rest on purpose: no gain is promised, but of what waits otherwise."""
     time, waits = ledger({"blocked": 0.9}), {"state": "blocked", "seconds": 240.0}
     time["since_start"]["places"] = [
-        {**waits, "place": "a.py:1", "seconds": 300.0, "sleeps": sleeps},
+        {**waits, "place": "a.py:1", "seconds": 300.0, "sleeps": True},
         {**waits, "place": "b.py:2"},
     ]
-    (only,) = findings(time=time, **NO_MORE)
+    blocked, *rest = got = findings(time=time, **{**NO_MORE, **marked})
 
-    assert only.seconds == pytest.approx(240.0 if sleeps else 540.0)
-    assert only.verdict.startswith("The program slept for 9 min") is sleeps
-    assert ("rests on purpose, nothing is to be won" in only.action) is sleeps
-    time["since_start"]["places"][1]["sleeps"] = sleeps
-    (only,) = findings(time=time, **NO_MORE)
-    assert only.seconds == pytest.approx(0.0 if sleeps else 540.0)
+    assert [one.topic for one in got] == topics
+    assert blocked.seconds == pytest.approx(240.0)
+    assert blocked.verdict.startswith("The program slept for 9 min") is (not rest)
+    assert blocked.where == ("b.py:2" if rest else "a.py:1")
+    for note in rest:
+        assert note.verdict.startswith("The program slept for 5 min")
+        assert (note.where, note.seconds) == ("a.py:1", 0.0)
+        assert 'jaxmon.activity("rest")' in note.action
+
+    time["since_start"]["places"][1]["sleeps"] = True
+    (only,) = findings(time=time, **{**NO_MORE, **marked})
+    assert (only.topic, round(only.seconds)) == (topics[-1], 0)
 
 
 @pytest.mark.parametrize(("error", "topics"), [(5.0, ["blocked"]), (7.0, [])])
@@ -173,14 +188,16 @@ def test_reads_are_a_fault_if_the_device_is_idle():
 
 
 def test_waiting_for_a_processor_is_no_idle_device():
-    """While others hold the processors, nothing is won by reading later."""
+    """While others hold the processors, nothing is won by reading later, or ahead."""
 
-    def won(waiting: float) -> list[Any]:
+    def won(state: str, waiting: float) -> list[Any]:
         figures = {"functions": computing(60.0), "usual": {"waiting": waiting}}
-        return [one.seconds for one in found({"fetch": 0.5}, **figures)]
+        return [one.seconds for one in found({state: 0.5}, **figures)]
 
-    assert won(0.1) == [pytest.approx(210.0)]
-    assert won(0.6) == []
+    assert won("fetch", 0.1) == [pytest.approx(210.0)]
+    assert won("data_wait", 0.1) == [pytest.approx(270.0)]
+    assert won("fetch", 0.6) == []
+    assert won("data_wait", 0.9) == []
 
 
 def test_rare_reads_let_the_host_work_ahead():
@@ -250,6 +267,22 @@ def test_operations_are_blamed_for_what_the_device_computes_of_them():
     assert only.topic == "eager"
     assert only.seconds == pytest.approx(570.0)
     assert only.verdict.endswith(" 95 % of it at fetch.py:7.")
+
+
+@pytest.mark.parametrize("caller", ["loop.py:4", ""])
+def test_operations_have_the_line_that_a_loop_calls_them_at_first(caller):
+    """Their own lines follow, which are those of a model; without one, they lead."""
+    time, place = ledger({"eager": 0.9}), {"state": "eager", "caller": caller}
+    time["since_start"]["places"] = [
+        {**place, "place": "model.py:9", "seconds": 300.0},
+        {**place, "place": "model.py:7", "seconds": 240.0},
+    ]
+    (only,) = findings(time=time, **NO_MORE)
+
+    assert only.where == (caller or "model.py:9")
+    assert (only.evidence[0] == "in model.py:9: 5 min") is bool(caller)
+    assert ("100 % of it at loop.py:4" in only.verdict) is bool(caller)
+    assert only.evidence[-1].endswith("model.py:7: 4 min")
 
 
 def test_samples_are_no_sum():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
@@ -51,6 +52,15 @@ def array_of(leaf: Any) -> Any:
     """
     # A new array object: the program's own would cache the copy.
     return np.asarray(leaf.addressable_data(0))
+
+
+def address_of(leaf: Any) -> int:
+    """Return where a ready array is, which its views share; 0 if it was deleted."""
+    try:
+        return int(leaf.addressable_data(0).unsafe_buffer_pointer())
+    except Exception as error:  # noqa: BLE001 - deleted, or what computed it failed
+        interrupts.pass_on(error)
+        return 0
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jaxmon import catalog
-from jaxmon.agent.checks.arrays import Pending, array_of, reading
+from jaxmon.agent.checks.arrays import Pending, address_of, array_of, reading
 from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function, by_function
@@ -263,22 +263,29 @@ class NumericsPart(Part):
             return
         with reading(self._jax):
             held = self._held()
-        newest = [(kind[1:], found[0][0]) for kind, found in held.items()]
-        finite = {kind for kind, value in newest if not value.nan or value.finite}
-        is_lost = any(v.size >= _TENSOR for kind, v in newest if kind not in finite)
-        functions = {f.name: outputs for f, outputs in self._outputs.copy().items()}
-        for kind, found in held.items():
-            names, outputs = self._kinds.get(kind), functions.get(str(kind[0]))
-            run = len([*takewhile(lambda of: of[0].nan and not of[0].finite, found)])
-            if outputs and names and run > (0 if is_lost else len(names)):
-                outputs.end(names, found[0][1])
+        outputs = {f.name: of for f, of in self._outputs.copy().items()}
+        names = {kind: self._kinds.get(kind, {}) for kind in held}
+        runs = {
+            kind: len([*takewhile(lambda of: of[0].nan and not of[0].finite, found)])
+            for kind, found in held.items()
+        }
+        # Outputs of one call are in any order.
+        least = {kind: min(len(names[kind]) or 1, len(held[kind])) for kind in held}
+        finite = {kind[1:] for kind, run in runs.items() if run < least[kind]}
+        tensors = {k[1:] for k, of in held.items() if of[0][0].size >= _TENSOR}
+        is_lost = not tensors <= finite
+        for kind, run in runs.items():
+            number = 1 if is_lost else len(names[kind]) + 1
+            if names[kind] and run >= number and kind[0] in outputs:
+                outputs[kind[0]].end(names[kind], held[kind][0][1])
 
     def _held(self) -> dict[_Kind, list[tuple[OutputReading, str]]]:
         """
-        Return live results of cached calls, by kind, the newest first, with lines.
+        Return live results of cached calls, by kind, the newest first, with lines; of
+        what others made, such as updates outside of jit, only what is newer than those.
         """
         held: dict[_Kind, list[tuple[OutputReading, str]]] = {}
-        until = perf_counter() + _LOOK_SECONDS
+        until, seen = perf_counter() + _LOOK_SECONDS, set[int]()
         for array in self._jax.live_arrays():
             calls = getattr(array, "traceback", None)
             if calls is None or not self._is_small_float(array, inf):
@@ -286,12 +293,17 @@ class NumericsPart(Part):
             name = self._sites.called(calls)
             kind = name, array.shape, array.dtype
             on_host = all([device.platform == "cpu" for device in array.devices()])
-            if name is None or not on_host or len(held.get(kind, ())) > _READ:
+            is_older = name is None and any(kind[1:] == of[1:] for of in held)
+            if is_older or not on_host or len(held.get(kind, ())) > _READ:
                 continue
-            if is_ready_or_deleted(array) and (value := _reading(array)) is not None:
-                held.setdefault(kind, []).append((value, self._lines.place_of(calls)))
-            if perf_counter() > until:
+            if perf_counter() > until or not is_ready_or_deleted(array):
                 return {}
+            # A view has the traceback of the call: of the program's, or of ours that is
+            # being read by another thread.
+            value, address = _reading(array), address_of(array)
+            if value is not None and address not in seen:
+                seen.add(address)
+                held.setdefault(kind, []).append((value, self._lines.place_of(calls)))
         return held
 
     def promoted(self, function: Function) -> None:

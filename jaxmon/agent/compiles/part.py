@@ -34,6 +34,7 @@ from jaxmon.agent.jaxlink.frames import (
     StackProgram,
     bare,
     executable_at,
+    is_for_shapes,
     is_nested,
     lowered_at,
     name_at,
@@ -195,7 +196,7 @@ class Compiles(Part):
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
         # Up to 0.9 every nested jit reports its trace within the outer trace.
-        if self._clean() or not is_nested(frame):
+        if (self._clean() or not is_nested(frame)) and not is_for_shapes(frame):
             self._observe_phase("trace", frame, fun_name, seconds)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from types import CodeType, ModuleType
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.jit import directories
+from jaxmon.agent.jaxlink.jit import SHAPES, directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack, end, where
 from jaxmon.agent.jaxlink.source_lines import (
     AGENT,
@@ -123,6 +123,8 @@ _CORE = end("_src", "core.py")
 _ASKING = frozenset(("__instancecheck__", "get_opaque_trace_state", "typeof"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
+# Packages, or the standard library, of which JAX calls functions while it traces.
+_TOOLS = frozenset((None, "numpy"))
 
 
 class Doing(NamedTuple):
@@ -215,7 +217,8 @@ class ActivityReader:
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
-        state = state or PYTHON
+        state = self._finished(stack, state)
+        caller = self._calls(rest, user) if state == EAGER else caller
         function, caller = self._traced(rest, state, (function, caller))
         divides = parked and _of_pool(stack, "get")
         drives = drives or divides
@@ -247,11 +250,48 @@ class ActivityReader:
                 traces = traces or at.code.co_name in _COMPILING
                 jits = jits or at.code.co_filename.endswith(_JIT)
                 continue
-            if traces and (outer := self._runs_first(at) or jits * _label(inner)):
+            if traces and (outer := self._runs_first(at) or jits * self._label(inner)):
                 function, caller = outer, within
             inner, traces, jits = at, False, False
             within = _line(at) if self.loop_at(at.code, at.offset) else within
         return function, caller
+
+    def _finished(self, stack: Stack, state: str) -> str:
+        """
+        Return *state*; that of an operation outside of jit if all that JAX traces is
+        for shapes which a library asks for, as Flax does at each call.
+        """
+        asks = shapes = False
+        for at in stack if state == COMPILE else ():
+            kind, name = self._kind_of(at.code.co_filename), at.code.co_name
+            if kind != _JAX:
+                shapes, asks = (shapes or asks) and (not asks or kind != _USER), False
+            elif name == SHAPES or name in _COMPILING:
+                asks, shapes = name == SHAPES, False
+        return EAGER if shapes else state or PYTHON
+
+    def _label(self, at: Position) -> str:
+        """Return the name of a function, unless it is a tool that JAX itself uses."""
+        file, module = at.code.co_filename, dict.get(at.names, "__name__")
+        is_tool = self._kind_of(file) == _LIBRARY and package_of(file) in _TOOLS
+        return (
+            ""
+            if is_tool or type(module) is not str
+            else f"{module}.{at.code.co_qualname}"
+        )
+
+    def _calls(self, stack: Stack, user: Position | None) -> SourceLine:
+        """
+        Return the line of a loop that leads to *user*, which is in none, or which a
+        library has called.
+        """
+        calls = user is not None and not self.loop_at(user.code, user.offset)
+        for at in dropwhile(lambda at: at is not user, stack):
+            if self._kind_of(at.code.co_filename) != _USER:
+                calls = True
+            elif calls and self.loop_at(at.code, at.offset):
+                return _line(at)
+        return UNKNOWN
 
     def _sleeps(self, top: Position, stack: Stack) -> tuple[bool, bool]:
         offsets = self._sites.offsets(top.code)
@@ -341,11 +381,6 @@ class ActivityReader:
         # Frozen modules are the interpreter's own.
         library = file.startswith("<frozen ") or self.finder.is_library(file)
         return _LIBRARY if library else _USER
-
-
-def _label(at: Position) -> str:
-    module = dict.get(at.names, "__name__")
-    return f"{module}.{at.code.co_qualname}" if type(module) is str else ""
 
 
 def _is_generated(at: Position) -> bool:

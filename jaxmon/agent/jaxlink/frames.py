@@ -13,8 +13,15 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.jit import is_binding, is_inside, nearest, stack_from
+from jaxmon.agent.jaxlink.jit import (
+    SHAPES,
+    is_binding,
+    is_inside,
+    nearest,
+    stack_from,
+)
 from jaxmon.agent.jaxlink.source_lines import AGENT, JIT_FILES
+from jaxmon.host.sources import LIBRARY, tier
 from jaxmon.tuples import NamedTuple
 
 
@@ -227,6 +234,18 @@ def is_nested(frame: FrameType | None) -> bool:
             entered = True
         frame = frame.f_back
     return False
+
+
+def is_for_shapes(frame: FrameType | None) -> bool:
+    """
+    Return whether a library has JAX trace what *frame* does for its shapes alone, as
+    Flax does at each call outside of jit.
+    """
+    shapes = False
+    while frame is not None and is_inside(frame):
+        shapes = shapes or frame.f_code.co_name == SHAPES
+        frame = frame.f_back
+    return shapes and frame is not None and tier(frame.f_code.co_filename) == LIBRARY
 
 
 def program_at(frame: FrameType | None) -> StackProgram:

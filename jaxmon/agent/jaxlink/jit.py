@@ -26,6 +26,9 @@ _PACKAGES = ("jax", "jaxlib")
 INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
 """Part of the path of each file of JAX's private code."""
 
+SHAPES = "eval_shape"
+"""Functions of JAX, public and private, that trace a program for its shapes."""
+
 _BINDINGS = os.path.join("jaxlib", "")  # noqa: PTH118 - part of a path
 
 

@@ -240,6 +240,12 @@ _PATIENCE_SECONDS = 60.0
 YOUNG_GROWTH = 256 << 20
 """Bytes by which a young program must have grown."""
 
+YOUNG_SECONDS = 30.0
+"""
+Seconds for which a line must have grown in a young program that runs, and has memory
+left for minutes: a cache of a fixed size is full by then.
+"""
+
 _YOUNG_LOOKS, _YOUNG_CALLS, _YOUNG_ARRAYS = 5, 100, 16
 # The first calls are not like the others; after so many more than it grew for, what
 # has not grown has stopped.
@@ -292,6 +298,16 @@ class YoungDetector:
     def goes_on(self, growth: Leak | HostGrowth, calls: int) -> bool:
         """Return whether *growth* may go on: a snapshot follows soon if it does."""
         return calls - self._looks[-1].calls <= growth.calls * _STILL_CALLS
+
+    def urgent(self, rooms: Mapping[str, Room]) -> dict[str, Leak]:
+        """Return what has accumulated for long, or leaves only minutes, by device."""
+        found: dict[str, Leak] = {}
+        for device, leak in self.leaks.items():
+            left = seconds_left(leak, rooms.get(device))
+            fills = left is not None and left <= FULL_SECONDS
+            if fills or leak.seconds >= YOUNG_SECONDS:
+                found[device] = leak
+        return found
 
     def _judge(self, looks: Sequence[_YoungLook]) -> None:
         first, last = looks[0], looks[-1]

@@ -88,8 +88,13 @@ class Suspicion:
             return None
         return used
 
-    def judge(self, profile: MemoryProfile, devices: tuple[str, ...]) -> None:
-        """Update the suspects from a snapshot of *devices*, just taken."""
+    def judge(
+        self, profile: MemoryProfile, devices: tuple[str, ...], *, ended: bool
+    ) -> None:
+        """
+        Update the suspects from a snapshot of *devices*, just taken. Of a program that
+        has *ended* no more will be known.
+        """
         before, now = self._leaks, monotonic()
         self._devices = devices
         self._detector = self._detector or _leaks().LeakDetector(self._window)
@@ -97,14 +102,16 @@ class Suspicion:
         if self._fills and self._filling is not None:
             early = self._filling.add(profile, self._rooms, self._calls(), now)
             leaks = {**early, **leaks}
-        leaks = self._leaks = {**self._judge_young(profile, now), **leaks}
+        leaks = self._leaks = {**self._judge_young(profile, now, ended=ended), **leaks}
         for device, leak in leaks.items():
             if device not in before:
                 fact = self._fact(leak)
                 self._events.add("leak", None, _message(fact), **encoded(fact))
         self._find_holders()
 
-    def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
+    def _judge_young(
+        self, profile: MemoryProfile, now: float, *, ended: bool
+    ) -> Mapping[str, Leak]:
         young = self._young = self._young or _leaks().YoungDetector()
         on_cpu = {str(d.id) for d in self._jax.local_devices() if d.platform == "cpu"}
         arrays = sum(
@@ -114,7 +121,9 @@ class Suspicion:
         )
         rest = max((resident_bytes() or 0) - arrays, 0)
         young.add(profile, rest, self._calls(), now)
-        return young.leaks if now - self._began < self._window else {}
+        if now - self._began >= self._window:
+            return {}
+        return young.leaks if ended else young.urgent(self._rooms)
 
     def host(self) -> facts.HostGrowth:
         """Return how the rest of the process grows, if it does."""
@@ -135,7 +144,9 @@ class Suspicion:
         Find what holds what has grown: while the program runs, for at its end its
         variables may be gone. Takes at most a fiftieth of the time.
         """
-        grown = {device: leak.growth_bytes for device, leak in self._leaks.items()}
+        young = {} if self._young is None else self._young.leaks
+        leaks = {**young, **self._leaks}
+        grown = {device: leak.growth_bytes for device, leak in leaks.items()}
         host = None if self._young is None else self._young.host
         risen = 0 if self._young is None else self._young.risen
         if host is not None or risen >= _leaks().YOUNG_GROWTH * _OF_GROWTH:
@@ -282,21 +293,21 @@ class MemoryLines(Part):
         """Take a snapshot now, unless disabled; unasked, the program ends."""
         # What has grown may have been freed by then, which says nothing about it.
         freed = not asked and (self._suspicion.used() or 0) < self._used
-        self.take_snapshot(judge=not freed)
+        self.take_snapshot(judge=not freed, ended=not asked)
 
     def explain(self) -> Explanation:
         """Return the source lines that hold memory."""
         return Explanation({"allocations": self.snapshot})
 
-    def take_snapshot(self, *, judge: bool = True) -> None:
+    def take_snapshot(self, *, judge: bool = True, ended: bool = False) -> None:
         """Take a snapshot now, on this thread; does nothing if disabled."""
         if self._interval:
-            self.profile(judge=judge)
+            self.profile(judge=judge, ended=ended)
 
-    def profile(self, *, judge: bool = True) -> MemoryProfile:
+    def profile(self, *, judge: bool = True, ended: bool = False) -> MemoryProfile:
         """
-        Return the memory holders, and *judge* what grows; empty without a backend, and
-        if disabled.
+        Return the memory holders, and *judge* what grows, of a program that has *ended*
+        or runs; empty without a backend, and if disabled.
         Raises `ProfileError` if JAX's profile cannot be read.
         """
         from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
@@ -320,7 +331,7 @@ class MemoryLines(Part):
             self._first = self._first or profile
             self._keep_peaks(profile)
             if self._interval and judge:
-                self._suspicion.judge(profile, tuple(devices.values()))
+                self._suspicion.judge(profile, tuple(devices.values()), ended=ended)
         return profile
 
     def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> facts.Allocations:

@@ -13,6 +13,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.arrays import device_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 from jaxmon.tuples import NamedTuple
@@ -176,7 +177,7 @@ class MemoryPart(Part):
         self._guard = context.guard
         self._interval = context.settings.memory_interval
         self._families: list[Family] = []
-        self._devices: tuple[facts.Device, ...] = ()
+        self._snapshot = facts.Memory()
         self._peaks: dict[str, int] = {}
         # A dtype without arrays stays at 0, and JAX's default dtype is exported from
         # the start: a series that ends or is missing is ambiguous.
@@ -209,7 +210,7 @@ class MemoryPart(Part):
 
     def snapshot(self) -> facts.Memory:
         """Return the last snapshot by device; values unknown to JAX are absent."""
-        return facts.Memory(self._devices)
+        return self._snapshot
 
     def collect(self) -> list[Family]:
         """Return the metrics of the last snapshot."""
@@ -218,10 +219,10 @@ class MemoryPart(Part):
     def take_snapshot(self) -> None:
         """Read everything now, on this thread, unless disabled."""
         if not self._guard.on(self.name):
-            self._families, self._devices = [], ()
+            self._families, self._snapshot = [], facts.Memory()
             return
         families: list[Family] = []
-        summaries: tuple[facts.Device, ...] = ()
+        snapshot = facts.Memory()
         try:
             if backends.initialised(self._jax):
                 devices = self._jax.local_devices()
@@ -233,11 +234,12 @@ class MemoryPart(Part):
                     *self._arrays(devices, live),
                     family_of(catalog.OFFLOADED_ARRAY_BYTES, rows),
                 ]
-                summaries = tuple(
-                    [self._summary(d, stats[d], live[d], offloaded[d]) for d in devices]
-                )
+                summaries = [
+                    self._summary(d, stats[d], live[d], offloaded[d]) for d in devices
+                ]
+                snapshot = facts.Memory(tuple(summaries), wall_time())
         finally:
-            self._families, self._devices = families, summaries
+            self._families, self._snapshot = families, snapshot
 
     def _stats(self, device: Any) -> dict[str, int]:
         try:

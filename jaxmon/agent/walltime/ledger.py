@@ -41,7 +41,8 @@ class LookEntry(NamedTuple):
         function: the jitted function that was being called or traced, if known.
         event_loop: whether an event loop waited meanwhile that serves requests.
         caller: the line of the loop that had called that, empty if it is that itself;
-            in a function that was being traced, of the outermost loop of Python there.
+            in a function that was being traced, of the outermost loop of Python there;
+            of an operation outside of jit, in a function that a loop calls, that call.
         divided: whether it waited for work that is divided: other threads waited there,
             too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any.

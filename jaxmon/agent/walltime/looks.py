@@ -126,7 +126,7 @@ _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
 # Whose line may be called by that of the loop.
-_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE))
+_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE, EAGER))
 _SEVERAL = 2
 _MOST_PLACES = 10_000
 

@@ -36,6 +36,7 @@ from jaxmon.host.formats.layout import (
     columns,
     counted,
     duration,
+    estimate,
     shortened,
     size,
     table,
@@ -68,6 +69,13 @@ _BUSY = "BUSY"
 _BESIDE_NAME, _WITH_POWER = 58, 62
 _LEAST_NAME, _MOST_NAME = 8, 40
 _INDENT = " " * 8
+
+
+def _percentile(seconds: float) -> str:
+    """Return the estimate of one, as `brief` as it fits into a column."""
+    return " ".join(estimate(seconds).split()[:2])
+
+
 _PROCESSES: Fields[ProcessView] = (
     words("WORKER", 7, lambda process: process.number),
     words("RANK", 6, lambda process: process.job_rank),
@@ -75,7 +83,7 @@ _PROCESSES: Fields[ProcessView] = (
     (Column("STATE", 9), lambda process: process.condition),
     (Column("RATE", 16), lambda process: process.rate),
     number("ERRORS", 7, lambda process: process.error_ratio, ratio),
-    number("P95", 8, lambda process: process.p95, brief),
+    number("P95", 8, lambda process: process.p95, _percentile),
     number("COMPILES", 9, lambda process: process.compiles, whole),
     number("MEMORY", 10, lambda process: process.memory[0], size),
 )
@@ -106,9 +114,9 @@ _REQUESTS: Fields[status.RequestSummary] = (
     words("REQUESTS", 0, lambda route: route.route),
     number("A SECOND", 10, lambda route: route.rate, amount),
     number("ERRORS", 9, lambda route: route.error_ratio, ratio),
-    number("P50", 9, lambda route: (route.latency or _LATENCY).p50, brief),
-    number("P95", 9, lambda route: (route.latency or _LATENCY).p95, brief),
-    number("P99", 9, lambda route: (route.latency or _LATENCY).p99, brief),
+    number("P50", 9, lambda route: (route.latency or _LATENCY).p50, _percentile),
+    number("P95", 9, lambda route: (route.latency or _LATENCY).p95, _percentile),
+    number("P99", 9, lambda route: (route.latency or _LATENCY).p99, _percentile),
     number("COLD", 8, lambda route: route.cold_ratio, ratio),
     number("NOW", 6, lambda route: route.in_progress, whole),
 )
@@ -116,7 +124,7 @@ _STEPS: Fields[status.LoopSummary] = (
     words("STEPS", 0, lambda loop: loop.loop),
     number("A SECOND", 10, lambda loop: loop.rate, amount),
     number("MEAN", 9, lambda loop: loop.mean, brief),
-    number("P95", 9, lambda loop: loop.p95, brief),
+    number("P95", 9, lambda loop: loop.p95, _percentile),
     number("DATA WAIT", 11, lambda loop: loop.data_wait_ratio, ratio),
     number("GOODPUT", 8, lambda loop: loop.goodput, ratio),
     (Column("LAST", 15), lambda loop: "ended" if loop.age is None else ago(loop.age)),

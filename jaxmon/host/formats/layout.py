@@ -163,6 +163,11 @@ def brief(seconds: float) -> str:
     return " ".join(duration(seconds).split()[:2])
 
 
+def estimate(seconds: float) -> str:
+    """Format an estimate, such as a percentile from a histogram: ``~14 s``."""
+    return f"~{duration(float(f'{seconds:.2g}'))}".replace(".0 s", " s")
+
+
 def ago(seconds: float) -> str:
     """Return how long ago something was: ``10 s ago``, ``just now``."""
     whole = round(seconds)

@@ -64,7 +64,8 @@ def _use(profile: Profile) -> list[str]:
     ran = share(busy, profile.recorded)
     idle = share(profile.recorded - busy, profile.recorded)
     recorded = f"recorded {duration(profile.recorded)}{several}"
-    return [f"{recorded}: operations ran {ran} of the time, idle {idle}"]
+    sums = ["times are sums over the devices"] if several else []
+    return [f"{recorded}: operations ran {ran} of the time, idle {idle}", *sums]
 
 
 def _located(profile: Profile) -> list[str]:

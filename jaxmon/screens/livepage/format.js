@@ -10,6 +10,8 @@ const percent = v => !known(v) ? "–" : v >= 1 ? "100 %" : v === 0 ? "0 %"
 const seconds = v => !known(v) ? "–" : v === 0 ? "0 s" : v < 1 ? fixed(v * 1e3, v < .01 ? 1 : 0) + " ms"
   : v < 100 ? fixed(v, 1) + " s" : v < 7200 ? fixed(v / 60, 1) + " min"
   : v < 172800 ? fixed(v / 3600, 1) + " h" : fixed(v / 86400, 1) + " d";
+/* Of a histogram, which has two digits at most. */
+const estimate = v => known(v) ? "~" + seconds(Number(v.toPrecision(2))) : "–";
 const bytes = v => {
   if (!known(v)) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

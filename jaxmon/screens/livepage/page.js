@@ -33,7 +33,7 @@ function showMinute(summary) {
   const hangs = r => summary.answer.reasons.some(of => of.kind === "hanging" && of.subject === r.route);
   const stuck = sum(requests.filter(hangs), r => r.in_progress);
   say(byId("t-failed"), percent(failed) + (stuck ? " · " + count(stuck) + " hang" : ""));
-  say(byId("t-p95"), seconds(Number.isFinite(slowest) ? slowest : null));
+  say(byId("t-p95"), estimate(Number.isFinite(slowest) ? slowest : null));
   say(byId("t-steps"), rate(running.length ? Math.min(...running.map(l => l.rate ?? Infinity)) : null).replace("∞", "–"));
   say(byId("t-compiling"), count(compiling));
   say(byId("t-errors"), summary.agents.length ? count(errors) : "–");

@@ -3,7 +3,7 @@ const bad = v => ({text: count(v), tone: v ? "bad" : "zero"});
 const state = (up, word, note) => ({text: word, note, dot: up ? "good" : "bad", tone: up ? "" : "bad"});
 const several = names => names.length > 1 ? names.length + " processes" : names.length ? "worker " + worker(names[0]) : "";
 const quantiles = (of, usual) => !of ? plain("–") : {
-  text: [of.p50, of.p95, of.p99].map(seconds).join(" · "), note: known(usual) ? "95 % before: " + seconds(usual) : ""};
+  text: [of.p50, of.p95, of.p99].map(estimate).join(" · "), note: known(usual) ? "95 % before: " + estimate(usual) : ""};
 function memory(used, size) {
   const share = part(used, size);
   return {text: bytes(used), note: known(size) ? "of " + bytes(size) : "", bar: share,
@@ -17,14 +17,14 @@ const REQUESTS = [
     note: r.failed ? count(r.failed) + " in all" : ""})],
   ["Warm: 50 · 95 · 99 %", null, r => quantiles(r.warm, r.usual_p95)],
   ["Waited for a compile", null, r => ({text: percent(r.cold_ratio), tone: r.cold_ratio >= .05 ? "warn" : "",
-    note: r.cold ? "95 % within " + seconds(r.cold.p95) : ""})],
+    note: r.cold ? "95 % within " + estimate(r.cold.p95) : ""})],
   ["In progress", null, r => ({text: count(r.in_progress), tone: r.oldest >= 60 ? "bad" : "",
     note: r.in_progress ? "oldest " + seconds(r.oldest) : ""})],
 ];
 const LOOPS = [
   ["Loop", null, l => ({text: l.loop, note: several(l.workers)})],
   ["Steps/s", null, l => ({text: rate(l.rate), note: count(l.steps) + " in all"})],
-  ["Step: mean · 95 %", null, l => ({text: known(l.mean) ? seconds(l.mean) + " · " + seconds(l.p95) : "–",
+  ["Step: mean · 95 %", null, l => ({text: known(l.mean) ? seconds(l.mean) + " · " + estimate(l.p95) : "–",
     note: known(l.usual) ? "mean before: " + seconds(l.usual) : ""})],
   ["Data wait", null, l => ({text: percent(l.data_wait_ratio), tone: l.data_wait_ratio > .3 ? "warn" : ""})],
   ["Goodput", null, l => plain(percent(l.goodput))],
@@ -113,16 +113,16 @@ const instrument = summary => [
   p("Still empty? Process and sidecar must share the run directory: this one looks in ", code(summary.run_dir), "."),
 ];
 const FEW = 12;
-const LAST_MINUTE = "Rates and times of the last minute, or since a process started; counts since then.";
+const LAST_MINUTE = "Rates and times of the last minute, or since a process started; counts since then, ended processes of its slot included.";
 /* Each is [table, its rows, whether the page of one process has it too]. */
 const tables = [
   [new Table("requests", "Requests", LAST_MINUTE, REQUESTS, {most: FEW}), s => s.requests, true],
   [new Table("loops", "Steps", LAST_MINUTE + " The slowest process counts.", LOOPS, {most: FEW}), s => s.loops, true],
   [new Table("queues", "Queues", "Items waiting in queues of the programs.", QUEUES, {most: FEW}), s => s.queues, true],
   [new Table("batches", "Batches", "Requested items as a part of the batches' capacity, in the last minute.", BATCHES, {most: FEW}), s => s.batches, true],
-  [new Table("errors", "Errors", "Exceptions of jitted calls, and uncaught ones, since the processes started.", ERRORS, {most: FEW}), s => s.errors, true],
+  [new Table("errors", "Errors", "Exceptions of jitted calls, and uncaught ones, since the processes started, ended ones of their slots included.", ERRORS, {most: FEW}), s => s.errors, true],
   [new Table("agents", "Processes", "Instrumented processes.", AGENTS, {most: FEW, empty: instrument}), s => s.agents, true],
-  [new Table("functions", "Functions", "Jitted functions, since the processes started; calls a second since this page was opened, of a minute at most.", FUNCTIONS, {sort: 6, most: 15,
+  [new Table("functions", "Functions", "Jitted functions, since the processes started, ended ones of their slots included; calls a second since this page was opened, of a minute at most.", FUNCTIONS, {sort: 6, most: 15,
     empty: s => s.agents.some(a => a.up) ? [p("No jitted function was called yet.")] : []}),
     s => [...folded(s.functions), ...s.functions_omitted ? [omitted(s.functions_omitted)] : []], true],
   [new Table("accelerators", "Accelerators", "As reported by the driver, all processes together.", ACCELERATORS,
