@@ -35,7 +35,8 @@ from jaxmon.agent.jaxlink.frames import (
     bare,
     executable_at,
     is_nested,
-    lowered_at,
+    lowered_by,
+    lowering_at,
     name_at,
     program_at,
     served_call,
@@ -200,10 +201,12 @@ class Compiles(Part):
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function, called = self._observe_phase("lower", frame, fun_name, seconds)
+        at = lowering_at(frame)
+        phase = "lower", at or frame, fun_name, seconds
+        function, called = self._observe_phase(*phase)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
-            jaxpr = lowered_at(frame)
+            jaxpr = lowered_by(at)
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
