@@ -274,8 +274,7 @@ class Misses(Part):
         entry, calls = id(serving), self.thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
-            if entered is not None or not self._registry.codes_tell:
-                self._traced(frame, entered)
+            self._traced(frame, entered)
             return None
         if entered is not None:
             function = entered
@@ -302,7 +301,7 @@ class Misses(Part):
 
     def _traced(self, frame: FrameType, entered: Function | None) -> None:
         """Record a call that JAX traces; *entered* is as returned by `by_code`."""
-        if entered is None:
+        if entered is None and not self._registry.codes_tell:
             entered = self._registry.by_key(key_at(frame))
         if entered is not None:
             entered.traced.add()
