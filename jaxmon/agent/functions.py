@@ -233,6 +233,11 @@ class Function:
         """Count a call that recompiled this function."""
         self.recompiles.setdefault(cause, Tally()).add()
 
+    @property
+    def calls(self) -> int:
+        """Calls so far that the call layer counted; never decreases."""
+        return max(self.objects.calls - self.traced.value, self.hits_floor[0])
+
     def calls_and_hits(self) -> tuple[int, int]:
         """
         Return calls and hits so far; neither ever decreases.
@@ -241,10 +246,8 @@ class Function:
         floor keeps the next scrape from decreasing the count, which Prometheus would
         read as a counter reset.
         """
-        missed, traced = self.entered_missed.value, self.traced.value
-        calls = self.objects.calls - traced
-        floor = self.hits_floor
-        now = (max(calls, floor[0]), max(calls - missed, floor[1]))
+        missed, calls = self.entered_missed.value, self.calls
+        now = calls, max(calls - missed, self.hits_floor[1])
         self.hits_floor = now
         return now
 

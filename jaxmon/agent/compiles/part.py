@@ -237,8 +237,8 @@ class Compiles(Part):
         function = compile_.function
         if not function.internal:
             self._table.compiled.append((wall_time(), function.name))
-        seconds, xla = self._thread.seconds, compile_.end[0] - compile_.started
-        traced, lowered = seconds("trace", function), seconds("lower", function)
+        traced, lowered = self._thread.seconds(function)
+        xla = compile_.end[0] - compile_.started
         phases = CompilePhases(traced, lowered, xla, compile_.hit)
         for take in self._observers.executable:
             take(function, executable, phases)

@@ -9,13 +9,13 @@ signatures are exported.
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import types
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -79,7 +79,7 @@ def _key(key: Any) -> str:
 
 
 # Names recur from compile to compile.
-@functools.lru_cache(maxsize=1000)
+@lru_cache(maxsize=1000)
 def _quoted(name: str) -> str:
     return json.dumps(name)
 
@@ -110,7 +110,7 @@ class Recorded:
     parameters: tuple[str, ...] | None = None
     options: dict[str, str] = field(default_factory=dict)
     signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    omitted: Counter[str] = field(default_factory=Counter)
+    omitted: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
 
 
 class SignatureRecorder:
@@ -150,7 +150,7 @@ class SignatureRecorder:
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._guard.failed(SITE)
             return None
-        return functools.partial(self._note, record, text)
+        return partial(self._note, record, text)
 
     def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
         record = self._functions.get(function.name)
