@@ -20,7 +20,7 @@ MOST = {
     "warning": (36, 39),
     "marked step": (3, 9.5),
     "small compile": (260, 318),
-    "recompile": (272, 362),
+    "recompile": (268, 353),
     "FLOPs of 1,000 equations": (1_650, 2_750),
     "frequent device_put": (1.3, 0.7),
     "frequent read": (2.3, 0.5),
