@@ -59,7 +59,10 @@ def _characters() -> int:
     current = running()
     runtime = None if current is None else runtime_of(current)
     part = None if runtime is None else runtime.part(WarmStarts)
-    return 0 if part is None else part.recorder.characters
+    if part is None:
+        return 0
+    part.recorder.explain()  # adds up what was noted
+    return part.recorder.characters
 
 
 def _training() -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 from weakref import ref
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent.counted import CountedFunction, call_count, on_end, uncounted
 from jaxmon.agent.inspection import (
     ABSENT,
@@ -36,7 +36,7 @@ from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
 
 
-# Number of records after which those of dead objects are folded.
+# Number of records after which those of dead objects are folded, and phases added up.
 _MANY = 64
 OTHER = "other"
 UNKNOWN = "unknown"
@@ -147,7 +147,9 @@ class Function:
         self.errors: dict[str, Tally] = {}
         self.compiles = {outcome: Tally() for outcome in catalog.OUTCOMES}
         self.recompiles: dict[str, Tally] = {}
-        self.phases: dict[str, Histogram] = {}
+        self._phases: dict[str, Histogram] = {}
+        # What no one has asked for yet.
+        self._observed: deque[tuple[str, float]] = deque()
         self.hits_floor = (0, 0)
         self.series: dict[object, str] = {}
         self.lowered: Callable[[], Any] = type(None)
@@ -194,11 +196,34 @@ class Function:
         self, phase: str, seconds: float, ids: SpanIds | None = None
     ) -> None:
         """Add *seconds* to the phase's histogram, with the *ids* of its exemplar."""
-        found = self.phases.get(phase)
+        if ids is None:
+            self._observed.append((phase, seconds))
+            if len(self._observed) < _MANY:
+                return
+        self._add_up()
+        if ids is not None:
+            self._histogram(phase).observe(seconds, ids)
+
+    @property
+    def phases(self) -> dict[str, Histogram]:
+        """What its compiles took, by phase."""
+        if self._observed:
+            self._add_up()
+        return self._phases
+
+    def _add_up(self) -> None:
+        observed = self._observed
+        with interrupts.expected(IndexError):  # another thread may do so as well
+            while observed:
+                phase, seconds = observed.popleft()
+                self._histogram(phase).observe(seconds)
+
+    def _histogram(self, phase: str) -> Histogram:
+        found = self._phases.get(phase)
         if found is None:
             new = Histogram(COMPILE_SECONDS, self.name, phase)
-            found = self.phases.setdefault(phase, new)
-        found.observe(seconds, ids)
+            found = self._phases.setdefault(phase, new)
+        return found
 
     def count_error(self, kind: str) -> None:
         """Count an exception that propagated from a call of this function."""
@@ -208,6 +233,11 @@ class Function:
         """Count a call that recompiled this function."""
         self.recompiles.setdefault(cause, Tally()).add()
 
+    @property
+    def calls(self) -> int:
+        """Calls so far that the call layer counted; never decreases."""
+        return max(self.objects.calls - self.traced.value, self.hits_floor[0])
+
     def calls_and_hits(self) -> tuple[int, int]:
         """
         Return calls and hits so far; neither ever decreases.
@@ -216,10 +246,8 @@ class Function:
         floor keeps the next scrape from decreasing the count, which Prometheus would
         read as a counter reset.
         """
-        missed, traced = self.entered_missed.value, self.traced.value
-        calls = self.objects.calls - traced
-        floor = self.hits_floor
-        now = (max(calls, floor[0]), max(calls - missed, floor[1]))
+        missed, calls = self.entered_missed.value, self.calls
+        now = calls, max(calls - missed, self.hits_floor[1])
         self.hits_floor = now
         return now
 

@@ -239,12 +239,12 @@ def _require_node(name: str, value: Any) -> None:
         return
     what = f"an argument of {name}"
     node = require_object(what, value)
-    if "shape" in node:
-        _require_leaf(name, node)
-        return
     # A node has a static part, too.
     kind = next((kind for kind in _CONTAINERS if kind in node), "")
-    _require(bool(kind), what, value, "an array or container")
+    _require(bool(kind) != ("shape" in node), what, value, "an array or container")
+    if not kind:
+        _require_leaf(name, node)
+        return
     if kind in {"node", "static"}:
         _require_static(name, node.get("static"))
     if kind == "static":
@@ -275,9 +275,10 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
     if leaf.get("device") is not None:
         _whole(f"a device of {name}", leaf["device"])
     sharding = require_object(f"a sharding of {name}", leaf.get("sharding") or {})
-    for axis, size in require_list(f"axes of {name}", sharding.get("axes", [])):
-        _text(f"an axis of {name}", axis)
-        _whole(f"an axis of {name}", size)
+    for axis in require_list(f"axes of {name}", sharding.get("axes", [])):
+        _require(_is_pair(axis), f"an axis of {name}", axis, "name and size")
+        _text(f"an axis of {name}", axis[0])
+        _whole(f"an axis of {name}", axis[1])
 
 
 def _require_static(name: str, value: Any) -> None:

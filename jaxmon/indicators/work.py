@@ -314,6 +314,8 @@ def carried() -> list[OpenRequest]:
 def payers() -> list[OpenRequest]:
     """Return the requests on whose behalf this context would compile now, each once."""
     mine, work = serving(), _work.get()
+    if mine is None and (work is None or not work.requests):
+        return []
     waiting = () if work is None else filter(None, work.requests)
     return list(dict.fromkeys([*([mine] if mine is not None else []), *waiting]))
 

@@ -57,8 +57,9 @@ def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
 
     def inject(agent: Agent, bomb: Bomb) -> None:
         for probe in inside.probes(agent):
-            if getattr(probe._observe, "__name__", "") == name:
-                probe._observe = bomb
+            (observe,) = probe._observing
+            if getattr(observe, "__name__", "") == name:
+                probe._observing[:] = [bomb]
         if owner == "listeners":
             listener = getattr(inside.listeners(agent), name.removeprefix("on"))
             at = listener.__code__.co_freevars.index("takes")

@@ -172,6 +172,8 @@ def test_errors_are_those_that_left_a_call(books: Books) -> None:
 
 def test_live_arrays_equal_those_that_jax_lists(books: Books) -> None:
     """Arrays and bytes per device are those of JAX's own list, shard by shard."""
+    if books.jax < (0, 6):
+        pytest.skip("off beside a callback")
     arrays = books.page("jaxmon_live_arrays", "device")
     nbytes = books.page("jaxmon_live_array_bytes", "device")
 

@@ -144,7 +144,10 @@ def picklers():
     for name, one in values.items():
         for dumps in (pickle.dumps, cloudpickle.dumps, loky_dumps):
             kind = f"{dumps.__module__} {dumps.__name__} {name}"
-            show(kind, lambda dumps=dumps, one=one: len(dumps(one)))
+            # To 0.7, a pmap holds a function of JAX, which we replace once it is made.
+            is_longer = name == "shifted" and jax.__version_info__ < (0, 8)
+            size = bool if is_longer else len
+            show(kind, lambda dumps=dumps, one=one, size=size: size(dumps(one)))
             with contextlib.suppress(Exception):
                 found[kind] = dumps(one)
     return found

@@ -72,6 +72,6 @@ def test_a_failing_observer_is_contained_and_then_left_alone() -> None:
 def test_an_inactive_probe_passes_through() -> None:
     """Switched off, it does not look."""
     probed = probe(len, refuse)
-    probed.active = False
+    probed.deactivate()
 
     assert probed("abc") == 3

@@ -50,6 +50,8 @@ def deep(levels: int) -> Any:
         (document(function="x" * 1000), "at most 300 characters"),
         (document(7), "an argument of m.f is 7, not an object"),
         (document({"surprise": []}), "not an array or container"),
+        (document({**ARRAY, "list": 1}), "not an array or container"),
+        (document({**ARRAY, "sharding": {"axes": [4]}}), "not name and size"),
         (document({**ARRAY, "shape": [-1]}), "not a whole number"),
         (document({**ARRAY, "shape": [1 << 40]}), "not a whole number from 0 to"),
         (document({**ARRAY, "shape": [True]}), "not a whole number"),

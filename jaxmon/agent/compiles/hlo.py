@@ -46,7 +46,7 @@ class Hlo(NamedTuple):
         shapes: of what a device has of each argument, and of each result, if there are
             several devices.
         exchanges: what a device gets of whole arrays, by all-gathers and the like.
-        duplicated: whether there are several devices, which all compute the same.
+        alike: whether there are several devices, which differ at most in arguments.
     """
 
     fingerprint: str | None
@@ -60,7 +60,7 @@ class Hlo(NamedTuple):
     copies: tuple[executables.ArgumentCopy, ...] = ()
     shapes: tuple[Shapes, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
-    duplicated: bool = False
+    alike: bool = False
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -72,7 +72,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
     digest = sha256()
     instructions = fusions = 0
-    devices, promotes, double, duplicated = 1, False, False, False
+    devices, promotes, double, alike = 1, False, False, False
     length = copy = 0
     copies: list[executables.ArgumentCopy] = []
     shapes: tuple[Shapes, ...] = ()
@@ -91,7 +91,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
             types = head.partition("entry_computation_layout=")[2].split("->")
             shapes = tuple(map(_shapes, types))
             exchanges += executables.exchanges(text)
-            duplicated = executables.is_duplicated(text)
+            alike = executables.is_alike(text)
         # Few programs compute in float64, and the search takes milliseconds.
         if "f64[" in text:
             promotes = promotes or (
@@ -101,7 +101,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
         *(fingerprint, instructions, fusions, devices, promotes, double, length, copy),
-        *(tuple(copies), shapes, tuple(exchanges), duplicated),
+        *(tuple(copies), shapes, tuple(exchanges), alike),
     )
 
 

@@ -203,10 +203,14 @@ class CompileThread(threading.local):
     def __init__(self) -> None:
         self.phases: dict[str, tuple[Function, float]] = {}
 
-    def seconds(self, phase: str, function: Function) -> float | None:
-        """Return what the last *phase* took, once; `None` if of another *function*."""
-        found = self.phases.pop(phase, None)
-        return found[1] if found and found[0] is function else None
+    def seconds(self, function: Function) -> tuple[float | None, float | None]:
+        """Return what tracing and lowering *function* took, once, if they were last."""
+        last = self.phases.pop
+        trace, lower = last("trace", None), last("lower", None)
+        return (
+            trace[1] if trace and trace[0] is function else None,
+            lower[1] if lower and lower[0] is function else None,
+        )
 
 
 class Misses(Part):

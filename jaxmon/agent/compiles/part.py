@@ -36,7 +36,8 @@ from jaxmon.agent.jaxlink.frames import (
     executable_at,
     is_for_shapes,
     is_nested,
-    lowered_at,
+    lowered_by,
+    lowering_at,
     name_at,
     program_at,
     served_call,
@@ -201,10 +202,12 @@ class Compiles(Part):
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        function, called = self._observe_phase("lower", frame, fun_name, seconds)
+        at = lowering_at(frame)
+        phase = "lower", at or frame, fun_name, seconds
+        function, called = self._observe_phase(*phase)
         self._timeline.compiled(seconds)  # JAX reports only the end
         if not function.internal:
-            jaxpr = lowered_at(frame)
+            jaxpr = lowered_by(at)
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
@@ -235,8 +238,8 @@ class Compiles(Part):
         function = compile_.function
         if not function.internal:
             self._table.compiled.append((wall_time(), function.name))
-        seconds, xla = self._thread.seconds, compile_.end[0] - compile_.started
-        traced, lowered = seconds("trace", function), seconds("lower", function)
+        traced, lowered = self._thread.seconds(function)
+        xla = compile_.end[0] - compile_.started
         phases = CompilePhases(traced, lowered, xla, compile_.hit)
         for take in self._observers.executable:
             take(function, executable, phases)

@@ -411,7 +411,8 @@ class Programs(Part):
             if is_latest:
                 record.fingerprint, record.shapes = text.fingerprint, text.shapes
                 record.exchanges = text.exchanges
-                record.contents |= {"duplicated": True} if text.duplicated else {}
+                if text.alike and executables.takes_whole(executable):
+                    record.contents["duplicated"] = True
                 record.double |= text.double
                 record.promotes |= text.promotes
                 accessed = figures.get("accessed_bytes")

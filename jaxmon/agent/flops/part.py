@@ -235,7 +235,7 @@ class UtilizationPart(Part):
         shapes = called[1] if called and called[0] is function else None
         if function.is_users:
             tally = self._tallies.get(function) or self._tally(function)
-            tally.expect(function.calls_and_hits()[0])
+            tally.expect(function.calls)
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
             tally.uncounted |= thread.applied and shapes is None
         jaxpr = lowered[1]() if lowered and lowered[0] is function else None

@@ -202,10 +202,10 @@ def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
 def shapes_of_kinds(kinds: LeafKinds, array: type) -> Shapes | None:
     """Return the same as `shapes_of` by kinds; `None` if some are no *array*."""
     words: dict[Hashable, Hashable] = {}
-    for key, (leaf, aval, _) in kinds.kinds.items():
-        if aval is None or not issubclass(type(leaf), array):
+    for key, (leaf, of, _) in kinds.kinds.items():
+        if of.dtype is None or not issubclass(type(leaf), array):
             return None
-        words[key] = aval.dtype, aval.shape
+        words[key] = of.dtype, of.shape
     keys = kinds.keys
     found = map(words.__getitem__, keys[-_LEAVES:])
     return (*found, f"{len(keys)} leaves") if len(keys) > _LEAVES else (*found,)

@@ -180,19 +180,24 @@ class Leaf(NamedTuple):
 
 class LeafKinds(NamedTuple):
     """
-    Leaves of a call by kind: a key for each, and by key a leaf, its abstract value, and
-    the sharding of a committed array. Must not outlive the call.
+    Leaves of a call by kind: a key for each, and by key a leaf, its type, and the
+    sharding of a committed array. Must not outlive the call.
     """
 
     keys: Sequence[tuple[int, int, int]]
-    kinds: Mapping[tuple[int, int, int], tuple[Any, Any, Any]]
+    kinds: Mapping[tuple[int, int, int], tuple[Any, Leaf, Any]]
 
-    def mapped(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
+    def mapped(self, of: Callable[[Any, Leaf, Any], T]) -> Iterator[T]:
         """Yield for each leaf what *of* returns for its kind."""
         found = {}
         for key, kind in self.kinds.items():
             found[key] = of(*kind)
         return map(found.__getitem__, self.keys)
+
+    def types(self) -> tuple[Leaf, ...]:
+        """Return the type of each leaf."""
+        found = {key: kind[1] for key, kind in self.kinds.items()}
+        return tuple(map(found.__getitem__, self.keys))
 
 
 class LeafTypes:
@@ -203,6 +208,8 @@ class LeafTypes:
         self._place = place
         self._abstract = _abstract(jax)
         self._shared: dict[Leaf, Leaf] = {}
+        # JAX's classes of arrays, by id.
+        self._arrays: dict[int, type] = {}
 
     def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
         """Return *leaves* by kind; JAX may not have kept their abstract values."""
@@ -221,37 +228,32 @@ class LeafTypes:
             for kind, leaf in zip(types, leaves, strict=True)
         ]
         keys = list(zip(types, map(id, avals), map(id, shardings), strict=True))
-        quads = zip(leaves, avals, shardings, strict=True)
-        return LeafKinds(keys, dict(zip(keys, quads, strict=True)))
-
-    def of(self, kinds: LeafKinds) -> tuple[Leaf, ...]:
-        """Return the types of leaves."""
         if len(self._shared) > _SHARED:
             self._shared.clear()
-        found = {}
-        for key, (_, aval, sharding) in kinds.kinds.items():
-            leaf_type = type_of(
-                aval, None if sharding is None else self._place(sharding)
+        kinds = {}
+        quads = zip(leaves, avals, shardings, strict=True)
+        for key, (leaf, aval, sharding) in dict(zip(keys, quads, strict=True)).items():
+            leaf_type = Leaf(
+                getattr(aval, "shape", ()),
+                getattr(aval, "dtype", None),
+                bool(getattr(aval, "weak_type", False)),
+                None if sharding is None else self._place(sharding),
             )
-            found[key] = self._shared.setdefault(leaf_type, leaf_type)
-        return tuple(map(found.__getitem__, kinds.keys))
+            kinds[key] = leaf, self._shared.setdefault(leaf_type, leaf_type), sharding
+        return LeafKinds(keys, kinds)
 
     def _is_array(self, leaf: Any) -> bool:
-        return (
-            is_class(type(leaf))
+        kind = type(leaf)
+        if id(kind) in self._arrays:
+            return True
+        found = (
+            is_class(kind)
             and isinstance(leaf, self._array)
             and not isinstance(leaf, self._tracer)
         )
-
-
-def type_of(aval: Any, placement: object) -> Leaf:
-    """Return the type of a leaf with this abstract value, which may be `None`."""
-    return Leaf(
-        getattr(aval, "shape", ()),
-        getattr(aval, "dtype", None),
-        bool(getattr(aval, "weak_type", False)),
-        placement,
-    )
+        if found:
+            self._arrays[id(kind)] = kind
+        return found
 
 
 def plain(path: str) -> str:

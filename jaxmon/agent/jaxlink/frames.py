@@ -164,10 +164,15 @@ def executable_of(frame: FrameType) -> Any:
     return frame.f_locals.get("executable")
 
 
-def lowered_at(frame: FrameType | None) -> Any:
-    """Return the jaxpr that is lowered below *frame*; `None` if it is not found."""
-    at = nearest(frame, (_LOWERS,), _MAX_LOWERING_STEPS)
-    return at and getattr(at.f_locals.get("closed_jaxpr"), "jaxpr", None)
+def lowering_at(frame: FrameType) -> FrameType | None:
+    """Return the frame that lowers a jaxpr below *frame*; `None` if it is not found."""
+    found: FrameType | None = nearest(frame, (_LOWERS,), _MAX_LOWERING_STEPS)
+    return found
+
+
+def lowered_by(frame: FrameType | None) -> Any:
+    """Return the jaxpr that *frame* lowers; `None` if it is not found."""
+    return frame and getattr(frame.f_locals.get("closed_jaxpr"), "jaxpr", None)
 
 
 def key_at(frame: FrameType) -> object:

@@ -106,7 +106,7 @@ class Hooks:
         """Restore every patch that is still ours; the rest become pass-throughs."""
         self.on = False
         for probe in self.probes:
-            probe.active = False
+            probe.deactivate()
         self._take_back(0)
         restore_copies(self.patches.undo())
         if self.listeners is not None:

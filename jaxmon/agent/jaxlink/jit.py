@@ -12,7 +12,9 @@ import gc
 import os
 import sys
 import types
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import chain
+from operator import attrgetter, is_
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, Literal, TypeAlias
@@ -271,8 +273,39 @@ def static_arguments(info: Any) -> tuple[int | str, ...] | None:
     return (*positions, *names)
 
 
+_VALUES = (
+    *("donate_argnames", "donate_argnums", "static_argnames", "static_argnums"),
+    *("compiler_options_kvs", "device", "backend", "keep_unused", "inline"),
+)
+_Reader: TypeAlias = Callable[[Any], tuple[Any, ...]]
+# How options are read, which depends on the release, and those of the latest without
+# any: JAX's own objects.
+_readers: list[tuple[_Reader, _Reader]] = []
+_latest: list[tuple[Any, ...]] = []
+
+
 def options_of_jit(info: Any) -> JitOptions:
     """Return the options of a `jax.jit` with this ``PjitInfo``."""
+    if not _readers:
+        leaves = [name for _, name in _LEAVES]
+        _readers.append((_reader(info, _VALUES), _reader(info, leaves)))
+    values, leaves_of = _readers[0]
+    given = (*values(info), *chain.from_iterable(leaves_of(info)[2:]))
+    if _latest and len(given) == len(_latest[0]) and all(map(is_, given, _latest[0])):
+        return _DEFAULT
+    found = _options_of_jit(info)
+    if found is _DEFAULT:
+        _latest[:] = [given]
+    return found
+
+
+def _reader(info: Any, names: Iterable[str]) -> _Reader:
+    # Of two or more, a tuple.
+    found = [name for name in names if hasattr(info, name)]
+    return attrgetter("__class__", "__class__", *found)
+
+
+def _options_of_jit(info: Any) -> JitOptions:
     found: list[Option] = []
     # JAX derives the names from the positions, if there are names.
     if given := info.donate_argnames or info.donate_argnums:

@@ -62,6 +62,17 @@ class Argument(NamedTuple):
     node: Node
 
 
+def names_in_call(
+    fun: object, count: int, keywords: Collection[str] = ()
+) -> Sequence[str]:
+    """Return the names of *count* positional arguments of *fun*, as `names_of`."""
+    if type(fun) is types.FunctionType:
+        code = fun.__code__
+        if count <= code.co_argcount and not code.co_flags & _REST:
+            return code.co_varnames[:count]  # the common case
+    return names_of(parameters_of(fun, count, keywords), count)
+
+
 def names_of(parameters: Parameters, count: int) -> list[str]:
     """Return the names of the first *count* positional arguments: ``x``, ``y[1]``."""
     found = list(parameters.positional[:count])
@@ -78,14 +89,13 @@ def arguments_of(
 ) -> tuple[Argument, ...]:
     """Return the arguments in *tree*; *statics* receives static parts of nodes."""
     positional, named = tree.children()
-    data = named.node_data()
     found = []
-    for by_name, several, part in (
-        (False, names, positional),
-        (True, data[1] if data else (), named),
-    ):
-        for name, child in zip(several, part.children(), strict=True):
-            found.append(Argument(name, by_name, node_of(child, statics)))
+    for name, child in zip(names, positional.children(), strict=True):
+        found.append(Argument(name, False, node_of(child, statics)))  # noqa: FBT003 - of a tuple
+    if named.num_nodes > 1:
+        keywords = zip(named.node_data()[1], named.children(), strict=True)
+        for name, child in keywords:
+            found.append(Argument(name, True, node_of(child, statics)))  # noqa: FBT003 - likewise
     return tuple(found)
 
 

@@ -221,7 +221,7 @@ class CauseFinder:
             omitted=cause.omitted,
             **details,
             seconds=seconds,
-            calls=function.calls_and_hits()[0],
+            calls=function.calls,
         )
         return cause.name
 

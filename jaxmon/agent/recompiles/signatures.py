@@ -37,6 +37,7 @@ from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
 from jaxmon.agent.recompiles.argument_trees import (
     Argument,
     arguments_of,
+    names_in_call,
     names_of,
     needs_names,
     parameters_of,
@@ -144,8 +145,7 @@ class SignatureBuilder:
         if call.tree is None:
             return None
         count = len(call.args)
-        parameters = parameters_of(call.fun, count, call.kwargs)
-        names = names_of(parameters, count)
+        names = names_in_call(call.fun, count, call.kwargs)
         static: tuple[Static, ...] = ()
         if call.static_argnums or call.static_argnames:
             static, positions = _static(call, names)
@@ -153,21 +153,16 @@ class SignatureBuilder:
         parts: list[tuple[str, Value]] = []
         arguments, unnamed = self._shared(arguments_of(call.tree, names, parts))
         call.nodes = arguments
-        types = self._types.of(call.kinds)
+        types = call.kinds.types()
         paths = None
         if unnamed and call.names and len(call.names) == len(types):
             paths = tuple([leaf_types.plain(name) for name in call.names])
         context = self._plain(self._context())
-        beyond = [
-            PartlyCompared("static_argument", argument.name, argument.value)
-            for argument in static
-            if argument.value.hidden or not argument.value.whole
-        ]
-        beyond += [PartlyCompared("tree_structure", *part) for part in parts]
+        beyond: tuple[PartlyCompared, ...] = ()
+        if static or parts:
+            beyond = _partly_compared(static, parts)
         options = options_of(call.given)
-        return Signature(
-            arguments, types, static, options, context, paths, tuple(beyond)
-        )
+        return Signature(arguments, types, static, options, context, paths, beyond)
 
     def without_call(self) -> Signature:
         """Return the signature of a program whose call is unknown."""
@@ -177,7 +172,7 @@ class SignatureBuilder:
         self, operands: Sequence[Any], avals: Sequence[Any]
     ) -> tuple[Leaf, ...]:
         """Return the types of the *operands* of a program, with their *avals*."""
-        return self._types.of(self._types.kinds(operands, avals))
+        return self._types.kinds(operands, avals).types()
 
     def _shared(
         self, arguments: tuple[Argument, ...]
@@ -230,6 +225,17 @@ def _may_be_kept(setting: object) -> bool:
     """Return whether *setting* is not a user object."""
     kind = type(setting)
     return id(kind) in _PLAIN or (not setting if kind is tuple else is_class(kind))
+
+
+def _partly_compared(
+    static: Iterable[Static], parts: Iterable[tuple[str, Value]]
+) -> tuple[PartlyCompared, ...]:
+    found = [
+        PartlyCompared("static_argument", argument.name, argument.value)
+        for argument in static
+        if argument.value.hidden or not argument.value.whole
+    ]
+    return (*found, *[PartlyCompared("tree_structure", *part) for part in parts])
 
 
 def _static(

@@ -45,10 +45,13 @@ _ASKED_SECONDS = 0.5
 
 
 class _Unread(NamedTuple):
-    """A function to read, by references, and its static arguments."""
+    """A `TracedFunction` to read, by references, and its static arguments."""
 
     name: str
-    entry: TracedFunction
+    function: Callable[[], Any]
+    holder: Callable[[], Any]
+    given: tuple[int, frozenset[str]]
+    traced: bool
     static: tuple[int | str, ...]
 
 
@@ -86,20 +89,21 @@ class TraceMistakes(Part):
 
     def _note(self, function: Function, jitted: Jitted) -> None:
         fun: Any = jitted.fun
-        if type(fun) is types.FunctionType and not fun.__dict__:  # as most
-            entry: TracedFunction | None = TracedFunction(fun)
-        else:
-            entry = entry_of(fun, self._files.is_library)
-        if entry is None:
-            return
-        code = entry.function.__code__
+        entry = _PLAIN
+        if type(fun) is not types.FunctionType or fun.__dict__:
+            found = entry_of(fun, self._files.is_library)
+            if found is None:
+                return
+            entry, fun = found, found.function
+        code = fun.__code__
         if id(code) in self._seen or len(self._seen) >= _MAX_SOURCES:
             return
         self._seen[id(code)] = code
         static = static_arguments(jitted.key)
-        kept = weakref.ref(entry.function), _reference(entry.holder), entry.given
-        read = TracedFunction(*kept, entry.traced and static is not None)
-        self._unread.append(_Unread(function.name, read, static or ()))
+        _, holder, given, traced = entry
+        traced = traced and static is not None
+        kept = weakref.ref(fun), _reference(holder), given, traced, static or ()
+        self._unread.append(_Unread(function.name, *kept))
         if not self._is_queued:
             self._is_queued = self._worker.submit(self._read_affordable)
 
@@ -156,11 +160,12 @@ class TraceMistakes(Part):
         # Loaded once there are functions to read.
         from jaxmon.agent.tracing.reader import read  # noqa: PLC0415
 
-        function, holder = unread.entry.function(), unread.entry.holder()
+        function = unread.function()
         # It may be gone.
         if function is None or not self._files.is_user(function.__code__.co_filename):
             return
-        entry = unread.entry._replace(function=function, holder=holder)
+        given = unread.holder(), unread.given, unread.traced
+        entry = TracedFunction(function, *given)
         for mistake in read(entry, static=unread.static, is_user=self._files.is_user):
             if mistake not in self._found and len(self._found) >= _MAX_MISTAKES:
                 return
@@ -169,9 +174,17 @@ class TraceMistakes(Part):
                 functions[unread.name] = None
 
 
+# Most are functions as defined.
+_PLAIN = TracedFunction(None)
+
+
+def _absent() -> object:
+    return ABSENT
+
+
 def _reference(holder: Any) -> Callable[[], Any]:
     if holder is ABSENT:
-        return lambda: ABSENT
+        return _absent
     with interrupts.expected(TypeError):  # its class has no weak references
         return weakref.ref(holder)
     return type(None)

@@ -9,16 +9,17 @@ signatures are exported.
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import types
-from collections import Counter
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.context import Context, Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import (
@@ -29,7 +30,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arguments import JitCall
-from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec, type_of
+from jaxmon.agent.jaxlink.arrays import Leaf, kind_of, mesh_and_spec
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
@@ -78,7 +79,7 @@ def _key(key: Any) -> str:
 
 
 # Names recur from compile to compile.
-@functools.lru_cache(maxsize=1000)
+@lru_cache(maxsize=1000)
 def _quoted(name: str) -> str:
     return json.dumps(name)
 
@@ -92,6 +93,8 @@ SITE = "signatures"
 _MOST_SIGNATURES = 256
 # Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
+# Compiles until they are added up.
+_MANY = 64
 _FULL = "too many signatures were recorded"
 _NO_CALL = "they were compiled ahead of time, or under a transformation"
 # Flags of code that takes ``*args`` or ``**kwargs``.
@@ -107,7 +110,7 @@ class Recorded:
     parameters: tuple[str, ...] | None = None
     options: dict[str, str] = field(default_factory=dict)
     signatures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    omitted: Counter[str] = field(default_factory=Counter)
+    omitted: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
 
 
 class SignatureRecorder:
@@ -125,6 +128,8 @@ class SignatureRecorder:
         # Texts around the leaves of an argument, by its tree.
         self._outlines: dict[int, tuple[object, list[str]]] = {}
         self._functions: dict[str, Recorded] = {}
+        # What is not among their signatures yet.
+        self._noted: deque[tuple[Recorded, str, float]] = deque()
         self.characters = 0
         # Reentrant: a signal handler may compile, too.
         self._lock = RLock()
@@ -145,7 +150,7 @@ class SignatureRecorder:
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._guard.failed(SITE)
             return None
-        return functools.partial(self._note, record, text)
+        return partial(self._note, record, text)
 
     def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
         record = self._functions.get(function.name)
@@ -162,6 +167,16 @@ class SignatureRecorder:
         return record
 
     def _note(self, record: Recorded, text: str, seconds: float) -> None:
+        self._noted.append((record, text, seconds))
+        if len(self._noted) >= _MANY:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        with interrupts.expected(IndexError):  # another thread may do so as well
+            while self._noted:
+                self._record(*self._noted.popleft())
+
+    def _record(self, record: Recorded, text: str, seconds: float) -> None:
         with self._lock:
             found = record.signatures.get(text)
             if found is None:
@@ -175,6 +190,7 @@ class SignatureRecorder:
 
     def explain(self) -> dict[str, int]:
         """Return how many signatures were recorded, and how many could not be."""
+        self._add_up()
         records = list(self._functions.values())
         return {
             "recorded": sum(len(record.signatures) for record in records),
@@ -189,6 +205,7 @@ class SignatureRecorder:
         """
         Return all recorded; *seen* adds calls to a signature, *built* has all programs.
         """
+        self._add_up()
         functions = []
         records = {name: Recorded() for name in built} | self._functions
         for name, record in sorted(records.items()):
@@ -266,13 +283,13 @@ class SignatureRecorder:
         single = kind == "sharding" and len(sharding.device_set) == 1
         return devices.index(device) if single else -1
 
-    def _of_kind(self, leaf: Any, aval: Any, sharding: Any) -> str:
+    def _of_kind(self, leaf: Any, of: Leaf, sharding: Any) -> str:
         """Return the text of a leaf."""
-        device = None if sharding is None else self._device(sharding)
-        key = id(type(leaf)), type_of(aval, device)
+        key = id(type(leaf)), of
         text = self._texts.get(key)
         if text is None:
-            text = _leaf(self._kind(leaf), key[1])
+            device = None if sharding is None else self._device(sharding)
+            text = _leaf(self._kind(leaf), of._replace(placement=device))
             if len(self._texts) < _KNOWN_LEAVES:
                 self._texts[key] = text
         return text

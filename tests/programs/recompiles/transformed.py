@@ -34,10 +34,13 @@ def over_sizes(fun: Any, step: Callable[[Any, Any], object], *rest: int) -> Agai
     return steps(lambda n: step(f, inputs[n]))
 
 
+def squared_sines(x):
+    return (jnp.sin(x) ** 2).sum()
+
+
 CASES.update(
     gradients_with_checkpoints=lambda: over_sizes(
-        lambda x: (jnp.sin(x) ** 2).sum(),
-        lambda f, x: jax.grad(jax.checkpoint(f))(x),
+        squared_sines, lambda f, x: jax.grad(jax.checkpoint(f))(x)
     ),
     derivatives=lambda: over_sizes(
         lambda x: (x * x).sum(), lambda f, x: jax.jvp(f, (x,), (x,))
@@ -75,8 +78,12 @@ def gradients_of_closures() -> Again:
 
     def step(number: int) -> object:
         batch = batches[number]
-        loss = jax.jit(lambda weights: ((batch @ weights) ** 2).sum())
-        return jax.value_and_grad(loss)(weights)
+
+        @jax.jit
+        def loss_of_batch(weights):
+            return ((batch @ weights) ** 2).sum()
+
+        return jax.value_and_grad(loss_of_batch)(weights)
 
     return steps(step)
 

@@ -347,7 +347,7 @@ HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group where jnp.a
         looks it up | replaced
     --yyy jax._src.numpy.array_constructors.lax
     -y--- jax._src.numpy.array.lax
-    y---- jax._src.numpy.lax_numpy.lax_internal
+    yy--- jax._src.numpy.lax_numpy.lax_internal
 HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.array
         sends
     --yyy jax._src.numpy.array_constructors:array({out object})
