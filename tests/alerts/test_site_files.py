@@ -213,7 +213,7 @@ def test_a_large_prometheusrule_is_split():
     """Many objectives make several resources, each small enough, with all groups."""
     slos = slo.load()
     [first, *_] = slos
-    many = tuple(replace(first, name=f"request-error-{n}") for n in range(20))
+    many = tuple(replace(first, name=f"request-error-{n}") for n in range(8))
     slos = replace(slos, slos=(*slos.slos, *many))
     text = alerts.render(slos, form="prometheusrule")["prometheusrule.yaml"]
     parts = list(yaml.load_all(text, yaml.CSafeLoader))

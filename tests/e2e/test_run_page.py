@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 
 LONG = "package.module.Class.method_with_a_very_long_name." * 4
+
+
+@pytest.fixture(autouse=True)
+def online_again(chrome: Chrome) -> Iterator[None]:
+    """Give the browser, which other files use, its network back."""
+    yield
+    chrome.execute_cdp_cmd("Network.disable", {})
 
 
 def open_report(

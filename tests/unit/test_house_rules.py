@@ -318,7 +318,7 @@ def listed_items(source):
     """Return the lines in *source* that list the items of an attribute as they are."""
     return [
         node.lineno
-        for node in nodes(source, r"\.items\(")
+        for node in nodes(source, r"\b(list|tuple|sorted)\(.*(\n.*)?\.items\(")
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("list", "tuple", "sorted")
@@ -422,6 +422,9 @@ def tall_docstrings(source):
 
 def mute_tests(source):
     """Return line and name of the tests in *source* that say nothing."""
+    texts = re.findall(r'\bdef test_[^"#]*:\n +r?"{3}([^"]*?)(?:\n\n|"{3})', source)
+    if sum(is_sentence(text.strip()) for text in texts) == source.count("def test_"):
+        return []  # parsing all takes seconds
     return [
         (node.lineno, node.name)
         for node in ast.walk(ast.parse(source))

@@ -352,7 +352,7 @@ def crowded() -> tuple[Snapshot, Sequence[Finding]]:
         return "".join(source.choices(nasty, k=5))
 
     step, line = overview["functions"]["train.step"], overview["allocations"]["lines"]
-    for number in range(300):
+    for number in range(100):
         causes = dict.fromkeys(("shape", "dtype", name()), 10**9 + number)
         overview["functions"][name()] = {**step, "recompiles": causes}
         line.insert(0, {**line[0], "file": name(), "function": name()})
