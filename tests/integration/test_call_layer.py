@@ -30,9 +30,11 @@ THREADS = 32
 EACH = 300
 
 
-def in_threads(run: Callable[[int], None]) -> list[BaseException]:
+def in_threads(
+    run: Callable[[int], None], threads: int = THREADS
+) -> list[BaseException]:
     """Run *run* in many threads that begin together; return what they raised."""
-    barrier, raised = threading.Barrier(THREADS), list[BaseException]()
+    barrier, raised = threading.Barrier(threads), list[BaseException]()
 
     def start(number: int) -> None:
         barrier.wait()
@@ -42,7 +44,7 @@ def in_threads(run: Callable[[int], None]) -> list[BaseException]:
             raised.append(error)
 
     with switching_often():
-        at_once(*[partial(start, n) for n in range(THREADS)])
+        at_once(*[partial(start, n) for n in range(threads)])
     return raised
 
 
@@ -109,7 +111,7 @@ def test_calls_go_on_while_the_agent_goes() -> None:
     coming_and_going = threading.Thread(target=agents)
     coming_and_going.start()
     try:
-        raised = in_threads(run)
+        raised = in_threads(run, 12)
     finally:
         ended.set()
         coming_and_going.join()

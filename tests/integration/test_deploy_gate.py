@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import ROOT, Result
+from tests.helpers.processes import QUICK_COMPILES, ROOT, Result
 
 
 # Each serves what the client sent, and counts the programs that XLA builds meanwhile.
@@ -85,40 +85,44 @@ SETTINGS = {
     """,
 }
 CLIENT = """
-    import jaxmon
-    from SERVICE import *
+    import importlib, json, jaxmon
     from jax._src import compiler
 
-    built = []
+    built, counts = [], {}
     for name in ("backend_compile", "backend_compile_and_load"):
         if original := getattr(compiler, name, None):
             def counting(*args, original=original, **options):
                 built.append(str(args[1].operation.attributes["sym_name"]))
                 return original(*args, **options)
             setattr(compiler, name, counting)
-    for size in SENT:
-        serve(size)
-    print(json.dumps([name for name in built if "predict" in name]))
+    for name in SERVICES:
+        service, before = importlib.import_module(name), len(built)
+        for size in SENT:
+            service.serve(size)
+        counts[name] = sum("predict" in of for of in built[before:])
+    print(json.dumps(counts))
 """
 EXPORT = """
-    import sys, jaxmon
+    import importlib, sys, jaxmon
     agent = jaxmon.instrument(port=None, socket=False, sample_rate=0)
     sys.path.append(ROOT)
-    from SERVICE import *
     from jaxmon.agent.warm.part import WarmStarts
     from tests.helpers import inside
-    for size in SENT:
-        serve(size)
+    for name in SERVICES:
+        service = importlib.import_module(name)
+        for size in SENT:
+            service.serve(size)
     page = inside.part(agent, WarmStarts).pages()["/debug/signatures"](None)
     print(page.body.decode())
 """
 # The client wraps what it calls, and notes the sizes; some it has never sent before.
 LIVE = """
-    import sys, jaxmon
+    import importlib, json, sys, jaxmon
     agent = jaxmon.instrument(port=None, socket=False, sample_rate=0)
     sys.path.append(ROOT)
-    import SERVICE as service
-    from SERVICE import *
+    [name] = SERVICES
+    service = importlib.import_module(name)
+    predict = service.predict
     from jaxmon.agent.warm.part import WarmStarts
     from tests.helpers import inside
     jaxmon.warmup(predict, "signatures.json", uses=True)
@@ -129,13 +133,14 @@ LIVE = """
         return predict(*args)
     service.predict = noting
     for size in SENT:
-        serve(size)
+        service.serve(size)
     page = inside.part(agent, WarmStarts).pages()["/debug/signatures"](None)
     ready = inside.overview(agent)["ready"]
     print(json.dumps([noted, ready, json.loads(page.body)["functions"]]))
 """
-SENT = (3, 4, 7, 8, 12, 15, 3, 4, 7)
-DEVICES = "--xla_force_host_platform_device_count=8"
+SENT = (3, 7, 8, 15, 3, 7)
+FLAGS = f"{QUICK_COMPILES['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+Recorded = dict[str, Any]
 
 
 class Release:
@@ -150,7 +155,7 @@ class Release:
         self._environ = {
             "JAX_COMPILATION_CACHE_DIR": str(directory / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "XLA_FLAGS": DEVICES,
+            "XLA_FLAGS": FLAGS,
         }
 
     def _source(self, setting: str) -> Path:
@@ -170,25 +175,20 @@ class Release:
             optimised=True,
         )
 
-    def _program(self, program: str, setting: str, sent: Sequence[int]) -> str:
+    def _program(
+        self, program: str, settings: Sequence[str], sent: Sequence[int] = SENT
+    ) -> tuple[str, str]:
         text = dedent(program).replace("SENT", repr(tuple(sent)))
-        return text.replace("ROOT", repr(str(ROOT))).replace("SERVICE", setting)
+        text = text.replace("SERVICES", repr(tuple(settings)))
+        return "-c", text.replace("ROOT", repr(str(ROOT)))
 
-    def record(self) -> dict[str, Any]:
-        """
-        Export the signatures of processes that have served, without a cache; return
-        their functions by setting.
-        """
-        found = {
-            setting: self.run(
-                *("-c", self._program(EXPORT, setting, SENT)),
-                JAX_ENABLE_COMPILATION_CACHE="false",
-            ).json()
-            for setting in self.settings
-        }
-        functions = {name: one["functions"] for name, one in found.items()}
-        self.export([one for some in functions.values() for one in some])
-        return functions
+    def record(self) -> Recorded:
+        """Return the functions, by setting, of a process that served without cache."""
+        program = self._program(EXPORT, self.settings)
+        found = self.run(*program, JAX_ENABLE_COMPILATION_CACHE="false").json()
+        functions = {of["module"]: of for of in found["functions"]}
+        assert functions.keys() == {*self.settings}
+        return {setting: functions[setting] for setting in self.settings}
 
     def export(self, functions: list[Any]) -> None:
         document = {"schema": 1, "functions": functions}
@@ -203,34 +203,40 @@ class Release:
 
     def serve(self, *sent: int) -> Any:
         """Return what a client noted, and what jaxmon says of it."""
-        [setting] = self.settings
-        text = self._program(LIVE, setting, sent)
-        return self.run("-c", text, JAX_ENABLE_COMPILATION_CACHE="false").json()
+        program = self._program(LIVE, self.settings, sent)
+        return self.run(*program, JAX_ENABLE_COMPILATION_CACHE="false").json()
 
-    def compiles(self, setting: str, *arguments: str) -> int:
-        """Return how many programs a client of this service has compiled."""
-        text = self._program(CLIENT, setting, SENT)
-        return len(self.run("-c", text, *arguments).json())
+    def compiles(self, settings: Sequence[str], *arguments: str) -> Any:
+        """Return how many programs a client of these services has compiled of each."""
+        return self.run(*self._program(CLIENT, settings), *arguments).json()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Release(tmp_path_factory.mktemp("recorded"), SETTINGS).record()
 
 
 @pytest.mark.ground_truth
-def test_the_gate_passes_exactly_what_compiles_nothing(tmp_path: Path) -> None:
+def test_the_gate_passes_exactly_what_compiles_nothing(
+    tmp_path: Path, recorded: Recorded
+) -> None:
     """It fails before the cache is filled and once the code differs, with names."""
     release = Release(tmp_path, SETTINGS)
-    recorded = {setting: one for setting, [one] in release.record().items()}
+    release.export(list(recorded.values()))
     counts = {setting: len(one["signatures"]) for setting, one in recorded.items()}
     count = sum(counts.values())
     empty = release.gate()
     release.warmup().ok()
     full = release.gate()
-    served = [release.compiles(setting) for setting in SETTINGS]
-    ahead = release.compiles("ahead_of_time", "ahead")
+    served = release.compiles(release.settings)
+    ahead = release.compiles(["ahead_of_time"], "ahead")
     release.change("tanh", "sin")
     changed = release.gate()
-    compiled = {setting: release.compiles(setting) for setting in SETTINGS}
+    compiled = release.compiles(release.settings)
 
     assert all(one["not_exportable"] == {} for one in recorded.values())
-    assert (full.code, sum(served), ahead) == (0, 0, 0)
+    assert (full.code, ahead) == (0, {"ahead_of_time": 0})
+    assert served == dict.fromkeys(SETTINGS, 0)
     assert full.out.splitlines() == [f"0 compiled, {count} cached, 0 failed"]
     assert empty.code == changed.code == 1
     named = [
@@ -247,10 +253,13 @@ def test_the_gate_passes_exactly_what_compiles_nothing(tmp_path: Path) -> None:
     assert compiled == counts
 
 
-def test_what_the_file_could_not_describe_does_not_pass(tmp_path: Path) -> None:
+def test_what_the_file_could_not_describe_does_not_pass(
+    tmp_path: Path, recorded: Recorded
+) -> None:
     """Nor does a function that is missing."""
     release = Release(tmp_path, ["ahead_of_time"])
-    [function] = release.record()["ahead_of_time"]
+    function = {**recorded["ahead_of_time"]}
+    function["signatures"] = function["signatures"][:1]
     release.export([{**function, "not_exportable": {"an argument is a Config": 2}}])
     release.warmup().ok()
 
@@ -270,13 +279,14 @@ def test_what_the_file_could_not_describe_does_not_pass(tmp_path: Path) -> None:
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_used_unused_and_missed_are_what_the_client_noted(
-    tmp_path: Path, setting: str
+    tmp_path: Path, recorded: Recorded, setting: str
 ) -> None:
     """Of a service that is warm, whatever the sizes become on the way."""
     release = Release(tmp_path, [setting])
+    release.export([recorded[setting]])
     before = [
         tuple(signature["args"][-1]["shape"])
-        for signature in release.record()[setting][0]["signatures"]
+        for signature in recorded[setting]["signatures"]
     ]
     sent = (3, 8, 3, 3, 16, 16, 3, 3, 3)
     noted, ready, functions = release.serve(*sent)

@@ -2,6 +2,7 @@
 
 import time
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmon.agent.counted import call_count
 from jaxmon.agent.sampling.part import Sampling
 from tests.helpers import timing
 from tests.helpers.preloaded import run_preloaded
@@ -37,9 +39,11 @@ AGENT = BY_HAND
 
 
 @pytest.fixture(scope="module")
-def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Make the body of napping programs known to XLA."""
-    timing.build(tmp_path_factory.mktemp("nap"))
+def nap(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the body of napping programs known to XLA; return where it is."""
+    directory = tmp_path_factory.mktemp("nap")
+    timing.build(directory)
+    return directory
 
 
 @pytest.fixture
@@ -128,7 +132,7 @@ def test_sampled_calls_are_like_all_others(sampling, nap, milliseconds, told):
 
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
-def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
+def test_work_of_others_is_not_charged(sampling: Sampling, nap: Path) -> None:
     """A short program behind others' long ones on a device has its own time."""
     long, short = timing.napping("long"), timing.napping("short")
     slow, x = timing.duration(0.06), timing.duration(0.02)
@@ -239,47 +243,33 @@ def test_donated_state_leaves_the_time_known(agent, sampling, nap):
     assert figures(sampling, "alone")["samples"] >= 4
 
 
-GOES_ON = """
-import json
-from tests.helpers import inside
-from tests.helpers.agents import instrumented
-from tests.helpers.timing import BY_HAND, arm, calibrated, chain, figures, idle
-from tests.helpers.timing import operand, timed
-from jaxmon.agent.counted import call_count
-with instrumented(**BY_HAND) as agent:
-    sampling = inside.sampling(agent)
-    step, x = chain("slow", calibrated(0.6)), operand()
-    timed(lambda: step(x))
-    step(x).block_until_ready()
+@pytest.mark.ground_truth
+@pytest.mark.usefixtures("accelerated", "nap")
+def test_caller_is_not_blocked(sampling: Sampling) -> None:
+    """A sampled call returns while its work continues."""
+    step, x = timing.napping("slow"), timing.duration(0.6)
+    for _ in range(2):
+        timed(lambda: step(x))
     arm(sampling)
     pending = [not step(x).is_ready() for _ in range(2)]
     calls = call_count(step)
     idle(sampling)
-    samples = figures(sampling, "slow")["samples"]
-    print(json.dumps({"pending": pending, "taken": calls, "samples": samples}))
-"""
 
-
-@pytest.mark.ground_truth
-def test_caller_is_not_blocked() -> None:
-    """A sampled call returns while its work continues."""
-    found = run_preloaded("-c", GOES_ON, cwd=ROOT, optimised=True).json()
-
-    assert found == {"pending": [True, True], "taken": 4, "samples": 1}
+    assert (pending, calls) == ([True, True], 4)
+    assert figures(sampling, "slow")["samples"] == 1
 
 
 SEVERAL_DEVICES = """
-import jax, jax.numpy as jnp, jaxmon, time
-from tests.helpers import inside
+import jax, jaxmon, sys, time
+from pathlib import Path
+from jaxmon.agent.sampling import window
+from tests.helpers import inside, timing
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
 sampling = inside.sampling(agent)
-def work(length):
-    def f(x):
-        return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y), x)
-    f.__qualname__ = f"work{length}"
-    return jax.jit(f)
-slow, fast = work(25000), work(5000)
-one, two = (jax.device_put(jnp.ones((32, 32)), device) for device in jax.devices())
+window.runs_on_host_cpu = lambda _: False
+timing.build(Path(sys.argv[1]))
+slow, fast = timing.napping("slow"), timing.napping("fast")
+one, two = map(jax.device_put, map(timing.duration, (0.1, 0.02)), jax.devices())
 for _ in range(2):
     jax.block_until_ready([slow(one), fast(two)])
 # Before JAX 0.6 the short one is never told: see below.
@@ -303,25 +293,26 @@ for function, figures in sampling._figures.items():
 
 
 @pytest.mark.ground_truth
-def test_each_device_has_a_queue_of_its_own() -> None:
+def test_each_device_has_a_queue_of_its_own(nap: Path) -> None:
     """A short program on one device does not wait for a long one on another."""
     devices = "--xla_force_host_platform_device_count=2"
     for attempt in range(3):
         result = run_preloaded(
             "-c",
             SEVERAL_DEVICES,
+            str(nap),
             env={"XLA_FLAGS": devices},
+            cwd=ROOT,
             seconds=400,
-            optimised=True,
         ).ok()
         found = dict(line.split() for line in result.out.splitlines())
         if jax.__version_info__ < (0, 6):
             # There the order holds for all devices together, on a CPU: of the short one
             # nothing is known.
-            assert "work5000" not in found
+            assert "fast" not in found
             return
         # It has a fifth to do; behind the other, it would always take longer than that.
         # So it may where others have the processors.
-        if len(found) > 1 and float(found["work5000"]) < float(found["work25000"]):
+        if len(found) > 1 and float(found["fast"]) < float(found["slow"]):
             return
         assert attempt < 2, found

@@ -247,7 +247,9 @@ print(json.dumps([list(found.get("requests", {})), found.get("recognised", [])])
     ("environ", "counted"),
     [
         ({}, [["/items/{n}"], ["Starlette"]]),
-        ({"JAXMON_FRAMEWORKS": "false"}, [[], []]),
+        pytest.param(
+            *({"JAXMON_FRAMEWORKS": "false"}, [[], []]), marks=pytest.mark.exhaustive
+        ),
     ],
 )
 def test_jaxmon_run_counts_them_by_default(tmp_path, run_dir, environ, counted):

@@ -165,7 +165,7 @@ def test_counts_never_fall(run_dir: Path) -> None:
     polls = Counter[bool]()
 
     def poll() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.02):
             for name, value in page_of(agents).items():
                 if name.startswith(("jaxmon_requests_total", "jaxmon_steps_total")):
                     if value < last.get(name, 0):

@@ -28,8 +28,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "slow_data": ("data_wait",),
     "python_data": ("data_wait",),
     "eager": ("eager",),
-    "fetching": ("fetch", "python"),
-    "compiling": ("compile",),
+    "computing": ("fetch", "python", "compile"),
     "blocked": ("blocked", "fetch"),
     "serving": ("idle", "fetch"),
     "hanging": ("data_wait", "fetch"),
@@ -359,12 +358,14 @@ def served():
     return found
 def spin(seconds):
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while time.perf_counter() < end and not enough.is_set():
         pass
+enough = multiprocessing.get_context("fork").Event()
 def forked(work):
+    enough.clear()
     with multiprocessing.get_context("fork").Pool(1) as pool:
         wait = lambda: pool.map(work, [4])
-        (count,) = seen(lambda: standing("asleep", 1), bool, wait)
+        (count,) = seen(lambda: standing("asleep", 1), enough.set, wait)
     return count
 def main():
     step(1.0)

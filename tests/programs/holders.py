@@ -1,8 +1,8 @@
 """
-A program that knows what each of its lines holds: fifty that are innocent, and one
+A program that knows what each of its lines holds: twenty that are innocent, and one
 that leaks.
 
-Started with the path of a file to write, it makes a module of fifty functions, one on
+Started with the path of a file to write, it makes a module of such functions, one on
 each line, and calls them again and again. Each keeps the newest of what it made, except
 one, which keeps all. What the program holds, counted from the objects themselves, is
 printed beside what the agent says.
@@ -21,8 +21,8 @@ import numpy as np
 import jaxmon
 
 
-ROUNDS = 20
-INNOCENT = 50
+ROUNDS = 10
+INNOCENT = 20
 LEAK = "leak"
 
 # How a line may come by an array of a size; `jax`, `jnp`, `np` are there.

@@ -29,7 +29,7 @@ from jaxmon.symptoms.unmarked import calling
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
 # Small where neither the time of the device nor the sum of all is compared.
-SIZE = 100 if KIND in {"marked", "loading"} else 300
+SIZE = 100 if KIND in {"marked", "loading", "slow_data"} else 300
 AGENT = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
 
 truth: dict[str, float] = {}
@@ -58,9 +58,11 @@ def step(state: Any, batch: Any) -> Any:
     return state, state.sum()
 
 
-def batches(wait: Callable[[float], None] | None) -> Iterator[Any]:
+def batches(
+    wait: Callable[[float], None] | None, seconds: float = SECONDS
+) -> Iterator[Any]:
     batch = jnp.ones((SIZE, SIZE)) * 0.01
-    end = time.perf_counter() + SECONDS
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         with clock("data_wait"):
             if wait is not None:
@@ -86,10 +88,14 @@ def fetch(loss: Any) -> None:
         float(loss)
 
 
-def fetch_and_think(loss: Any) -> None:
+def compute(loss: Any) -> None:
     fetch(loss)
     with clock("python"):
         spin(0.006)
+    if len(calls) % 8 == 0:  # it takes several times as long
+        with clock("compile"):
+            number = time.perf_counter()
+            jax.jit(lambda x: (x * number).sum()).lower(loss).compile()
 
 
 def wait_outside(loss: Any) -> None:
@@ -140,19 +146,15 @@ def load() -> None:
         float(loss)
 
 
-def compile_again(loss: Any) -> None:
-    fetch(loss)
-    with clock("compile"):
-        number = time.perf_counter()
-        jax.jit(lambda x: (x * number).sum()).lower(loss).compile()
-
-
 def eager() -> None:
     values = jnp.arange(8.0)
     end = time.perf_counter() + SECONDS
-    with clock("eager"):
-        while time.perf_counter() < end:
-            values = values * 1.0001 + 0.1
+    while time.perf_counter() < end:
+        with clock("eager"):
+            for _ in range(1000):
+                values = values * 1.0001 + 0.1
+        with clock("blocked"):
+            time.sleep(0.02)
 
 
 def marked(loss: Any) -> None:
@@ -193,7 +195,7 @@ def hang() -> None:
     """Train, then wait for a batch that never comes."""
 
     def never(_: Any) -> Iterator[Any]:
-        yield from batches(None)
+        yield from batches(None, SECONDS / 4)
         with clock("data_wait"):
             threading.Event().wait(SECONDS)
 
@@ -208,8 +210,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "slow_data": lambda: train(time.sleep, nothing),
     "python_data": lambda: train(spin, nothing),
     "eager": eager,
-    "fetching": lambda: train(None, fetch_and_think),
-    "compiling": lambda: train(None, compile_again),
+    "computing": lambda: train(None, compute),
     "blocked": lambda: train(None, wait_outside),
     "marked": lambda: train(None, marked),
     "serving": serve,

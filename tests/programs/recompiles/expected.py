@@ -369,17 +369,17 @@ CASES = {
 }
 
 TRANSFORMED = {
-    "derivatives": (5, "shape"),
-    "gradients_of_closures": (10, "new_function"),
-    "gradients_of_shapes": (10, "shape"),
-    "gradients_of_static_arguments": (10, "static_argument"),
-    "gradients_of_unrolled_loops": (10, "shape"),
-    "gradients_of_what_was_dropped": (5, "evicted"),
-    "gradients_with_checkpoints": (15, "shape"),
-    "gradients_with_rules_of_their_own": (10, "shape"),
-    "linearized": (10, "shape"),
-    "mapped_closures": (5, "new_function"),
-    "mapped_over_sizes": (5, "shape"),
+    "derivatives": (2, "shape"),
+    "gradients_of_closures": (4, "new_function"),
+    "gradients_of_shapes": (4, "shape"),
+    "gradients_of_static_arguments": (4, "static_argument"),
+    "gradients_of_unrolled_loops": (4, "shape"),
+    "gradients_of_what_was_dropped": (2, "evicted"),
+    "gradients_with_checkpoints": (6, "shape"),
+    "gradients_with_rules_of_their_own": (4, "shape"),
+    "linearized": (4, "shape"),
+    "mapped_closures": (2, "new_function"),
+    "mapped_over_sizes": (2, "shape"),
 }
 """Cases under transformations: how often JAX compiles again, and why."""
 

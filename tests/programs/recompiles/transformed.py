@@ -1,7 +1,7 @@
 """
 Functions compiled under transformations outside of jit.
 
-After a first step, each case makes five more; every program of theirs is one of the
+After a first step, each case makes two more; every program of theirs is one of the
 same function for another shape, value or closure. If programs are compiled after the
 call, the function has a name of its own: JAX 0.4 names them by nothing else.
 """
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from tests.programs.recompiles.cases import CASES, Again, array, case
 
 
-STEPS = 5
+STEPS = 2
 
 
 def steps(step: Callable[[int], object]) -> Again:
@@ -148,7 +148,7 @@ def many_transformations() -> Again:
     x, rows = array(3), array(4, 3)
 
     def again() -> None:
-        for _ in range(3):
+        for _ in range(2):
             f(x, x)
             jax.grad(f)(x, x)
             jax.grad(f, argnums=1)(x, x)

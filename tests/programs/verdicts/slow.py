@@ -138,9 +138,9 @@ def shared_lock() -> None:
                 time.sleep(0.03)
 
     threading.Thread(target=log).start()
-    state = weights
+    state, small = weights, batch[:32]
     while more():
-        state, _ = step(state, batch)
+        state, _ = step(state, small)
         with lock:  # here
             pass
 
