@@ -72,7 +72,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("jaxmon.cli.gameday.demo._start", started)
     monkeypatch.setattr("jaxmon.cli.explain._watch", started)
     monkeypatch.setattr("jaxmon.cli.gameday.command._site", started)
-    monkeypatch.setattr("jaxmon.cli.run.os.execve", started)
+    monkeypatch.setattr("jaxmon.cli.launch.os.execve", started)
     monkeypatch.setattr("jaxmon.preflight.baseline.run.run", started)
     monkeypatch.setattr("jaxmon.preflight.baseline.run.instrumented", started)
     monkeypatch.setattr("jaxmon.preflight.doctor.machine.hooks", lambda _: [])
