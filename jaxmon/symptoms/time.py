@@ -6,7 +6,7 @@ Which of them is to blame depends on the device: while it is busy, the host may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -22,11 +22,12 @@ from jaxmon.symptoms import compiles, memory, programs, recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.estimates import (
     EXPLAINED,
-    OF_A_LINE,
     at_rest,
+    costs,
     divided,
     eager_waits,
     idle,
+    mostly_measured,
     reads,
     reads_rarely,
     traced_again,
@@ -124,8 +125,11 @@ class TimePart(NamedTuple):
         slept = min(period.slept, took) if waits else 0.0
         rests, won = 2 * slept > took, 0.0 if self.urgency is NOTE else took - slept
         verdict = ("The program slept for", "") if rests else self.verdict
-        found = _costs(self.topic, snapshot, period, took, lines, won, *verdict)
         severity = _severity(took, self.limit, period, snapshot)
+        # It may rest on purpose, unless it is a loop that is marked.
+        worth = severity or period.is_worth(won, self.state, limits.time_worth)
+        topic = "slept" if rests and not worth else self.topic
+        found = costs(topic, snapshot, period, took, lines, won, *verdict)
         action = _OF_SLEEP if rests else self.action
         if waits and 2 * period.event_loops(self.state) > took:
             action = _OF_LOOPS
@@ -153,7 +157,7 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             spent = seconds * part_of_it / period.of(state)
             lines[line] = lines.get(line, 0.0) + spent
     lead = "Operations outside of jit took"
-    yield _costs("eager", snapshot, period, took, lines, took, lead)._replace(
+    yield costs("eager", snapshot, period, took, lines, took, lead)._replace(
         action="Call them within a function decorated with jax.jit: one program "
         "instead of one dispatch for each operation. Replace loops over elements by "
         "jax.vmap, jax.lax.scan or array operations.",
@@ -180,14 +184,28 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         if line not in rests
     }
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
-    found = _costs("host", snapshot, period, idle, lines, idle, lead)
+    found = costs("host", snapshot, period, idle, lines, idle, lead)
     calls = {of.function for of in period.places if of.place == found.where} - {""}
     action = _OF_CALLS.format(" and ".join(sorted(calls))) if calls else ""
+    rarely = "out of the loop"
+    if snapshot.requests:
+        rarely = "once for all requests, when the service starts"
     yield found._replace(
-        action=f"{action}Do {'other' if calls else 'this'} work less often, out of the "
-        "loop, or in another process. Between a call and the first read of its result, "
-        "while an accelerator computes, it costs nothing."
+        action=f"{action}Do {'other' if calls else 'this'} work less often, {rarely}, "
+        "or in another process. Between a call and the first read of its result, while "
+        "an accelerator computes, it costs nothing."
     )
+
+
+def once(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
+    """Say what the program did once, as to prepare its data: a loop has no part."""
+    lines: dict[str, float] = {}
+    for of in period.once:
+        lines[of.place] = lines.get(of.place, 0.0) + of.seconds
+    took = sum(lines.values())
+    if period.is_worth(took, "python", snapshot.limits.time_worth):
+        lead = "What the program did once, outside of JAX, took"
+        yield costs("once", snapshot, period, took, lines, 0.0, lead)
 
 
 def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
@@ -202,6 +220,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if waited < snapshot.limits.time_worth * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
+    busy *= mostly_measured(snapshot)
     computing = min(max(busy - period.of("device"), 0.0), waited)
     # A host that is its own device computes while it waits, if a read takes long.
     devices, count = snapshot.memory.devices, reads(snapshot)
@@ -226,7 +245,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     elif snapshot.spans:
         computed += ", or waiting for other processes"
     texts, lines = ("Reading results took", computed), dict(period.lines("fetch"))
-    yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
+    yield costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
         "once with jax.device_get. A loop that ends on a value then does as many steps "
@@ -310,41 +329,6 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             if is_all
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
-    )
-
-
-def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
-    topic: str,
-    snapshot: Snapshot,
-    period: Period,
-    took: float,
-    lines: Mapping[str, float],
-    won: float,
-    lead: str,
-    rest: str = "",
-) -> Finding:
-    """
-    Return that something *took* so long that as much can be *won*, most of it at the
-    first of *lines*: these are parts of it, and together no more than that.
-    """
-    ratio = min(took / max(sum(lines.values()), 1e-9), 1.0)
-    most = sorted(lines.items(), key=lambda item: -item[1])[:_MOST_LINES]
-    parts = [(line, seconds * ratio) for line, seconds in most if seconds]
-    where = parts[0][0] if parts else ""
-    evidence = [f"called from {line}" for line in [period.caller(where)] if line]
-    others = [(line, spent) for line, spent in parts[1:] if spent >= OF_A_LINE * took]
-    evidence += [f"{line}: {duration(spent)}" for line, spent in others]
-    mostly = f": {share(parts[0][1], took)} of it at {where}" if parts else ""
-    least = "" if period.settled or lead.endswith("about") else " at least"
-    return Finding(
-        topic,
-        where,
-        f"{lead}{least} {part(took, period)}{rest}{mostly}.",
-        tuple(evidence),
-        "",
-        where,
-        # As a part of the whole observed time.
-        won / period.seconds * (snapshot.process.observed_seconds or period.seconds),
     )
 
 
@@ -457,6 +441,8 @@ def _symptom(
     @wraps(judge)
     def finding(snapshot: Snapshot) -> Iterator[Finding]:
         period = snapshot.time.period
+        if urgency is TIME:
+            period = period.again
         if period.settled:
             return judge(snapshot, period)
         # Of few looks, only what is certain, and would matter in a longer run, too.
@@ -479,6 +465,10 @@ def _symptom(
 
 
 _DEVICE = _symptom("device", "The device computes.", NOTE, device)
+_PARTS = {
+    of.topic: _symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit)
+    for of in PARTS
+}
 SYMPTOMS = (
     _symptom(
         *("eager", "Operations outside of jit take time.", TIME, eager, "time_lost")
@@ -490,6 +480,15 @@ SYMPTOMS = (
     _DEVICE,
     _DEVICE._replace(name="unmeasured", sentence="How much is computed is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
-    *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
+    *_PARTS.values(),
+    _symptom("once", "The program does something once.", NOTE, once),
+    _PARTS["blocked"]._replace(
+        name="slept",
+        sentence="The program sleeps.",
+        urgency=NOTE,
+        rule=("", None),
+        missing=NOTHING,
+        other_runbook="",
+    ),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

@@ -1,6 +1,7 @@
 """What a thread does, from the functions on its stack."""
 
 import asyncio
+import dis
 import multiprocessing
 import queue
 import sys
@@ -9,7 +10,7 @@ import time
 import time as clock
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -114,19 +115,23 @@ def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
         assert read(*codes, caller, sites=sites).state == DEVICE
 
 
-def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
-    """Wait until a thread in *wait* is seen to do *state*; *end* ends that."""
+def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> Doing:
+    """Return what a thread in *wait* does in that *state*, which *end* ends."""
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     reader = ActivityReader(jax, CallSites())
 
+    found: list[Doing] = []
+
     def seen() -> bool:
         stacks = repeatedly(partial(read_stacks, lambda _: [thread.ident or 0]))
-        return [reader.read(stack).state for stack in stacks.values()] == [state]
+        found[:] = map(reader.read, stacks.values())
+        return [of.state for of in found] == [state]
 
     until(seen, f"a thread that is {state}")
     end()
     thread.join(10.0)
+    return found[0]
 
 
 def test_a_wait_for_items_of_a_pool_is_known() -> None:
@@ -190,6 +195,28 @@ def test_a_wait_for_an_item_of_a_queue_is_known(kind, timeout):
     waits_as(ITEM, lambda: items.get(timeout=timeout), lambda: items.put(1))
 
 
+def test_who_answers_by_futures_waits_for_work() -> None:
+    """Not while it waits for more of it, for a while, with some in its hands."""
+    items: queue.Queue[Any] = queue.Queue()
+
+    def serve() -> None:
+        items.get().set_result(1)
+
+    def gather() -> None:
+        items.get(timeout=60.0).set_result(1)
+
+    def take() -> None:
+        items.get()
+
+    for wait, answers in (
+        (serve, True),
+        (gather, False),
+        (take, False),
+    ):
+        found = waits_as(ITEM, wait, lambda: items.put(Future()))
+        assert found.answers is answers
+
+
 def test_a_wait_for_connections_is_none_for_an_item() -> None:
     """A server that has nothing to do is idle."""
     reader, writer = multiprocessing.Pipe(duplex=False)
@@ -232,6 +259,31 @@ def test_a_program_that_is_imported_runs() -> None:
     main = module_of("/app/main.py")
 
     assert read(LIBRARY, INSTALLED, PROGRAM, MACHINERY, main).state == PYTHON
+
+
+@pytest.mark.parametrize(
+    ("stack", "once"),
+    [
+        ([PROGRAM], True),
+        ([LIBRARY, PROGRAM], True),
+        ([LIBRARY, PROGRAM, MACHINERY, module_of("/app/main.py"), MACHINERY], True),
+        ([PROGRAM, LIBRARY, PROGRAM], False),
+        ([Position(module_of.__code__, 0, {}), LIBRARY], False),
+    ],
+)
+def test_what_a_module_does_is_done_once(stack, once):
+    """Unless a library, or a thread, calls it: maybe again and again."""
+    assert read(*stack).once is once
+
+
+def test_what_is_in_a_loop_is_not_done_once() -> None:
+    """Wherever the loop is on the stack."""
+    code = compile("while x:\n    f()", "/app/train.py", "exec")
+    after = [of for of in dis.get_instructions(code) if of.opname.startswith("CALL")]
+    at = Position(code, after[-1].offset, {})
+
+    assert not read(LIBRARY, at).once
+    assert not read(PROGRAM, at).once
 
 
 JOINS = Position(threading.Thread.join.__code__, 0, {})

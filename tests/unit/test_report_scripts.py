@@ -180,6 +180,11 @@ def test_a_line_that_copies_in_a_loop_is_judged_once():
         }
 
     assert topics() == {"transfer", "device"}
+    (copies, *_) = time["since_start"]["places"]
+    # It waited for a processor, or in a thread beside what takes the time.
+    copies["state"] = "fetch"
+    assert "transfer" not in topics()
+    copies["state"] = "transfer"
     other = {"state": "transfer", "place": "other.py:7", "seconds": 70.0}
     time["since_start"]["places"].append(other)
     assert topics() == {"transfer", "copies", "device"}

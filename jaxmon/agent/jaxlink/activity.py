@@ -115,6 +115,8 @@ _RUNNING = {
 _PARKED, _JIT = (other_threads.THREADING, "wait"), end("_src", "pjit.py")
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
+# The method of a future, which whoever has asked for something waits for.
+_ANSWERS = "set_result"
 # Of the flags of code.
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DISPATCH = (end("_src", "tree_util.py"), end("_src", "profiler.py"))
@@ -145,6 +147,10 @@ class Doing(NamedTuple):
         loop: the line of the outermost loop of the user's that this is in, if any.
         work: whether it waits for what may never come: an item, a condition, input.
         sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
+        once: whether the program comes there only once: from its module, in no loop of
+            its own, and no library calls it.
+        answers: whether it waits, without a time limit, for an item that it answers by
+            a future: for work.
     """
 
     state: str
@@ -161,6 +167,8 @@ class Doing(NamedTuple):
     loop: SourceLine = UNKNOWN
     work: bool = False
     sleeps: bool = False
+    once: bool = False
+    answers: bool = False
 
 
 class ActivityReader:
@@ -179,13 +187,14 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         caller = UNKNOWN
-        drives = is_packaged = holds = False
+        drives = is_packaged = holds = answers = False
         for at in rest:
             kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
                 if user is None or _is_generated(user) > _is_generated(at):
                     user = at
                 is_packaged = is_packaged or package_of(at.code.co_filename) is None
+                answers = answers or _ANSWERS in at.code.co_names
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
@@ -217,14 +226,17 @@ class ActivityReader:
             or other_threads.takes_from_process(stack)
             or _of_pool(stack, "next")
         )
+        loop = self._loop(rest)
         return Doing(
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
             holds_loop=holds and loops,
-            loop=self._loop(rest),
+            loop=loop,
             work=work,
             sleeps=bool(stack)
             and stack[0].offset in self._sites.offsets(stack[0].code).sleeping,
+            once=not loop.file and self._is_once(rest),
+            answers=answers and other_threads.needs_threads(stack),
         )
 
     def _traced(
@@ -253,6 +265,25 @@ class ActivityReader:
     def _loop(self, stack: Stack) -> SourceLine:
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
         return next(filter(None, found), UNKNOWN)
+
+    def _is_once(self, stack: Stack) -> bool:
+        kinds = [
+            (self._kind_of(at.code.co_filename), at)
+            for at in stack
+            if not _imports(at.code)
+        ]
+        users = [number for number, (kind, _) in enumerate(kinds) if kind == _USER]
+        called = kinds[users[0] : users[-1] + 1] if users else []
+        return (
+            bool(called)
+            and called[-1][1].code.co_name == "<module>"
+            and all(kind == _USER for kind, _ in called)
+        )
+
+    def user_line(self, stack: Stack) -> SourceLine:
+        """Return the innermost line of the user's."""
+        users = (at for at in stack if self._kind_of(at.code.co_filename) == _USER)
+        return next(map(_line, users), UNKNOWN)
 
     def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
         """Return the line of the outermost loop of *code*, if it is the user's."""

@@ -37,7 +37,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import Stack
+from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime import tasks
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
@@ -125,6 +125,8 @@ _RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC, MAKE))
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
+# Functions of NumPy that wait for nothing but an array of JAX.
+_CONVERTS = frozenset(("asarray", "array", "asanyarray", "ascontiguousarray"))
 # Whose line may be called by that of the loop.
 _CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE))
 _SEVERAL = 2
@@ -222,10 +224,10 @@ class Looks:
         divided = divided or (state == BLOCKED and self._divides(seen, found))
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
         parts = activity, state, place, function, loops, caller, divided, loop
-        entry = LookEntry(*parts, seen.doing.sleeps)
+        entry = LookEntry(*parts, seen.doing.sleeps, seen.doing.once)
         spent = self._called_back(entry, late)
         if work or (seen.doing.state == ITEM and state == DATA_WAIT):
-            spent = self._fed(entry, seen.thread, due, late, work=work)
+            spent = self._fed(entry, seen, due, late, work=work)
         how = seen.how if spent is entry else ThreadState.WAITING
         self._add(spent, how, asked, due)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu, work=work)
@@ -234,6 +236,12 @@ class Looks:
         self, seen: _LookMemory, found: list[_LookMemory], late: float
     ) -> tuple[_LookMemory, list[_LookMemory]]:
         """Return what drives the device, if *seen* waits for it, and all that do."""
+        parked = seen.doing.parked and not seen.doing.holds_loop
+        if seen.doing.state == BLOCKED and parked:
+            # A thread that only reads results calls nothing, and is not among *found*.
+            others = self._read(partial(tasks.other_threads, seen.thread), late)
+            reads = (o for o in others if o.doing.state == FETCH and o.doing.of_user)
+            return next(reads, seen), found
         if seen.doing.state != JOIN:
             return seen, found
         others = self._read(partial(tasks.other_threads, seen.thread), late)
@@ -289,6 +297,14 @@ class Looks:
             if line := self._reader.loop_at(code, offset):
                 place = self._place(line)
                 found[function] = place if found.get(function, place) == place else ""
+        return found
+
+    def called(self) -> dict[str, str]:
+        """Return by function the line of the latest call of it that was seen."""
+        found = {}
+        for function, frames in self._sites.callers.copy().items():
+            stack = [Position(code, offset, {}) for code, offset in frames]
+            found[function] = self._place(self._reader.user_line(stack))
         return found
 
     def task(self, ident: int) -> Task | None:
@@ -392,21 +408,29 @@ class Looks:
                 runs = doing.state == PYTHON and late > 0
                 state = BLOCKED if doing.state == PYTHON and not runs else doing.state
                 place = self._place(doing.line)
-                return entry._replace(state=state, place=place, function="")
+                found = entry._replace(state=state, place=place, function="")
+                return found._replace(once=False)
         return entry
 
     def _fed(
-        self, entry: LookEntry, thread: int, due: float, late: float, *, work: bool
+        self,
+        entry: LookEntry,
+        seen: _LookMemory,
+        due: float,
+        late: float,
+        *,
+        work: bool,
     ) -> LookEntry:
         """
-        Return what the time of *entry* went into, a wait of *thread* for an item or
-        other *work*: it is idle if nothing has made any for a while.
+        Return what the time of *entry* went into, a wait of *seen* for an item or
+        other *work*: it is idle if that is asked for, or nothing has made any for a
+        while.
         """
-        made = self._made(entry, thread, late)
+        made = self._made(entry, seen.thread, late)
         if made is not entry:
             self.fed = due
         latest = max(self.progress.since(entry, due), self.fed)
-        if work and due - latest >= IDLE_SECONDS:
+        if work and (seen.doing.answers or due - latest >= IDLE_SECONDS):
             return entry._replace(state=IDLE)
         return made if entry.state == DATA_WAIT else entry
 
@@ -419,7 +443,8 @@ class Looks:
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
-        return entry._replace(place=place, caller="") if place else entry
+        made = entry._replace(place=place, caller="", once=False)
+        return made if place else entry
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)
@@ -437,8 +462,8 @@ class Looks:
         elif doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
             runs = how is ThreadState.RUNNING and task is not None and task.computes()
-            reads = doing.drives and not runs
-            doing = doing._replace(state=FETCH if reads else PYTHON)
+            reads = (doing.drives or doing.function in _CONVERTS) and not runs
+            doing = doing._replace(state=FETCH if reads else PYTHON, function="")
         if doing.state == PYTHON and how is ThreadState.WAITING:
             # It may wait for the interpreter, if another thread has it.
             holds_loop = doing.holds_loop and not late
