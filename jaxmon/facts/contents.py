@@ -9,7 +9,8 @@ class Unrolled(Fact):
     """
     A loop of Python that JAX traced into a program: *where* its body is called from,
     how many *times* it is there, and which *ratio* of all *operations*, as traced. If
-    all of it is in a second loop, *inner* is where, and *times* of both together.
+    all of it is in a second loop, *inner* is where, and *times* of both together. So
+    many *programs* of the function have such a loop.
     """
 
     where: str = ""
@@ -17,6 +18,7 @@ class Unrolled(Fact):
     ratio: float = 0.0
     operations: int = 0
     inner: str = ""
+    programs: int = 1
 
 
 class Folded(Fact):

@@ -90,6 +90,8 @@ IDLE_SECONDS = 15.0
 """From so long a wait for work on, the program is idle, unless it marks its loop."""
 
 _FEWEST_LOOKS = 20
+_OF_HOST = frozenset(("python", "transfer", "data_wait"))
+_OF_JAX = frozenset(("device", "fetch", "eager", "compile"))
 
 
 class StateTime(Fact):
@@ -118,6 +120,8 @@ class PlaceTime(Fact):
         loop: the line of the outermost loop of the program that this was in, if any;
             not in an event loop.
         sleeps: whether it called `time.sleep` there, if it was blocked.
+        once: whether the program came there only once, for certain: from its module, in
+            no loop of its own, and no library had called it.
         seconds: how long.
     """
 
@@ -130,6 +134,7 @@ class PlaceTime(Fact):
     divided: bool = False
     loop: str = ""
     sleeps: bool = False
+    once: bool = False
     seconds: float = 0.0
 
     @property
@@ -179,6 +184,26 @@ class Period(Fact):
             for place in self.places
         )
         return self.replace(states=least, places=tuple(places))
+
+    @property
+    def once(self) -> tuple[PlaceTime, ...]:
+        """
+        What the host did once. Not on lines that call JAX, too: what they call may have
+        the loop of the program.
+        """
+        calls = {place.place for place in self.places if place.state in _OF_JAX}
+        found = (of for of in self.places if of.once and of.state in _OF_HOST)
+        return tuple([of for of in found if of.place and of.place not in calls])
+
+    @property
+    def again(self) -> Period:
+        """What it went into without what the host did once."""
+        once, states = self.once, dict(self.states)
+        for of in once:
+            left = max(states[of.state].seconds - of.seconds, 0.0)
+            states[of.state] = states[of.state].replace(seconds=left)
+        places = tuple([of for of in self.places if of not in once])
+        return self.replace(states=states, places=places) if once else self
 
     def of(self, *states: str) -> float:
         """Return the seconds of *states* together."""
@@ -376,6 +401,8 @@ class WallTime(Fact):
         call_age: seconds since the latest call of a jitted function.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
+        called: by jitted function, the line of the latest call of it that was seen: one
+            that was sampled, or did not find a program.
         turns: of how many requests that began in the last minute it is known how long
             ago their last data had come, which is how long they waited for their turn.
         turn_seconds: how long that was, on average.
@@ -391,6 +418,7 @@ class WallTime(Fact):
     rates_seconds: float | None = None
     call_age: float | None = None
     loops: Mapping[str, str] = NOTHING
+    called: Mapping[str, str] = NOTHING
     turns: int = 0
     turn_seconds: float = 0.0
 
@@ -401,3 +429,7 @@ class WallTime(Fact):
         """The last minutes of a process that has run for long, else its whole life."""
         long = self.since_start.seconds > _LONG_SECONDS
         return self.lately if long else self.since_start
+
+    def calls(self, function: str) -> str:
+        """Return a line that calls *function*, empty if unknown."""
+        return self.period.calls(function) or self.called.get(function, "")

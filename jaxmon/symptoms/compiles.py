@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from jaxmon import catalog
@@ -12,6 +12,7 @@ from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
+from jaxmon.facts.walltime import PlaceTime
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
@@ -304,7 +305,12 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         f"{function.name.rpartition('.')[2]} {function.built}"
         for function in (often or inside)[:_MOST_EVIDENCE]
     )
-    lines = _lines(snapshot, took)
+    lines, period = _lines(snapshot, took), snapshot.time.period
+    spent = _compiling_operations(snapshot)
+    again = sum(of.seconds for of in spent if not of.once)
+    won = took * again / sum(of.seconds for of in spent) if again else took
+    # If that is more, the finding on it says more.
+    run = run if (run := period.of("eager")) <= took else 0.0
     yield Finding(
         "operations",
         "",
@@ -312,11 +318,12 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         (
             ", ".join(short),
             *(f"{line}: {duration(seconds)}" for line, seconds in lines),
+            *([f"they took {duration(run)} more to run"] if run else []),
         ),
         "Move them into a jitted function; for set-up code and post-processing, "
         "NumPy works too.",
         where=lines[0][0] if lines else "",
-        seconds=took,
+        seconds=min(won + run, observed),
     )
 
 
@@ -325,18 +332,30 @@ def _again(function: FunctionFact) -> int:
     return sum(function.recompiles.values()) - function.recompiles.get(EVICTED, 0)
 
 
+def _compiling_operations(snapshot: Snapshot) -> list[PlaceTime]:
+    """Return the lines that compiled what is no function of the program."""
+    users = {function.name for function in snapshot.users}
+    # A library may call the function, as equinox.filter_jit does.
+    calls = {of.place for of in snapshot.recompiles if of.function in users} | {""}
+    places = (of for of in snapshot.time.period.places if of.state == "compile")
+    return [of for of in places if not of.function and of.place not in calls]
+
+
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
-    period = snapshot.time.period
-    users = {function.name for function in snapshot.users}
-    calls = {place.place for place in period.places if place.function}
-    # A library may call the function, as equinox.filter_jit does.
-    calls |= {of.place for of in snapshot.recompiles if of.function in users}
+    spent: defaultdict[str, float] = defaultdict(float)
+    for of in _compiling_operations(snapshot):
+        spent[of.place] += of.seconds
+    if not spent:  # of few looks, those that recompile are known
+        names = {function.name for function in snapshot.functions if function.internal}
+        for event in snapshot.recompiles:
+            if event.function in names and event.place:
+                spent[event.place] += event.seconds or 0.0
     found = [
         (line, seconds)
-        for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
-        if line not in calls and seconds >= _WORTH_A_LINE * took
-    ]
+        for line, seconds in sorted(spent.items(), key=lambda item: -item[1])
+        if seconds >= _WORTH_A_LINE * took
+    ][:_MOST_EVIDENCE]
     # They also did what is no compile of an operation.
     ratio = min(took / max(sum(seconds for _, seconds in found), 1e-9), 1.0)
     return [(line, seconds * ratio) for line, seconds in found]
@@ -384,7 +403,7 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
                 (),
                 "Each such call costs half a millisecond on the host, and what the "
                 "callback takes; remove the effect where time matters.",
-                where=snapshot.time.period.calls(function.name),
+                where=snapshot.time.calls(function.name),
                 seconds=min(
                     function.misses * _EFFECT_SECONDS, snapshot.process.observed_seconds
                 ),

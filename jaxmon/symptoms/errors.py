@@ -288,7 +288,7 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
                 *counts[:_MOST_EVIDENCE],
             ),
             FROZEN_NONFINITE if counts else FROZEN,
-            where=frozen.where or snapshot.time.period.calls(function.name),
+            where=frozen.where or snapshot.time.calls(function.name),
         )
 
 
@@ -317,7 +317,7 @@ FAULTS = {
 
 def _faults(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
-        name, called = function.name, snapshot.time.period.calls(function.name)
+        name, called = function.name, snapshot.time.calls(function.name)
         for state, text in _FAULTS.items():
             found = [of for of in function.numerics.outputs if of.state == state]
             if not found:
@@ -395,7 +395,7 @@ def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
         wanted = loss.asked and loss.place not in warned
         if wanted or loss.share < snapshot.limits.narrowed_share:
             continue
-        where = loss.place or snapshot.time.period.calls(loss.function)
+        where = loss.place or snapshot.time.calls(loss.function)
         what = f"An argument of {loss.function}" if loss.function else "An array"
         at = f" at {where}" if where else ""
         narrow = loss.dtype.replace("64", "32")

@@ -156,14 +156,17 @@ def _place(finding: Finding) -> tuple[bool, bool, Urgency, bool, float]:
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
     Return *findings* by `rank`; of a line that makes profiles, keeps an event loop, or
-    copies in a loop, not what it looks like otherwise.
+    copies in a loop, not what it looks like otherwise; of one that compiles operations,
+    not that they run, too.
     """
+    compiled = {of.where: of.seconds for of in findings if of.topic == "operations"}
     copying = {of.where for of in findings if of.topic == "transfer"}
     profiled = {of.where: of.seconds for of in findings if of.topic in _OF_A_LINE}
     distinct = [
         of
         for of in findings
         if (of.topic != "copies" or of.evidence or of.where not in copying)
+        and (of.topic != "eager" or of.seconds > compiled.get(of.where, 0.0))
         and (of.topic not in GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
     ]
     return sorted(distinct, key=_place)

@@ -280,8 +280,8 @@ def _container_memory(limits: Limits) -> Alert:
 
 
 _OF_A_NUMBER = 16
-# Bytes per second that any host copies to its device.
-_SLOWEST = 5e8
+# Bytes per second that any host copies to its device, and what a number takes.
+_SLOWEST, _STARTING = 5e8, 5e-4
 _DID = {"device_to_host": "read from", "sync": "synchronized with"}
 FETCH = (
     "Each read waits for all preceding device work. If the value is not needed "
@@ -299,24 +299,31 @@ def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
     Detect lines that transfer data in a loop.
 
     A read that waits for the device costs nothing by itself: where the time goes is
-    known, `time.fetches` judges.
+    known, `time.fetches` judges. Nor does a copy that waits for a processor, or beside
+    what takes the time.
     """
-    judged, limits = snapshot.time.period.settled, snapshot.limits
+    period, limits = snapshot.time.period, snapshot.limits
+    observed = snapshot.process.observed_seconds
+    copying = dict(period.lines("transfer"))
     for line in snapshot.transfers.lines:
-        if judged and line.direction == "device_to_host":
-            continue
-        observed = snapshot.process.observed_seconds
-        if judged and line.seconds < limits.time_worth * observed:
-            continue
+        seconds = line.seconds
+        if period.settled:
+            part_of_it = copying.get(line.place, 0.0) / period.seconds
+            seconds = min(seconds, part_of_it * observed)
+            reads = line.direction == "device_to_host"
+            if reads or seconds < limits.time_worth * observed:
+                continue
+        elif _instead_of(line) == COPY_OF_NUMBERS:
+            seconds = min(seconds, line.count * _STARTING)
         share = limits.transfers_slow_share
         worth = max(seconds_in(limits.transfers_slow), share * observed)
         often = line.count >= limits.transfers_in_a_loop
         computed = snapshot.device_seconds * (line.direction == "device_to_host")
-        won = max(line.seconds - computed, 0.0)
+        won = max(seconds - computed, 0.0)
         # Who writes block_until_ready means it.
         if often and won >= worth and line.direction != "sync":
             by = f" ({line.how})" if line.how else ""
-            blocked = f", blocking for {duration(line.seconds)}" if line.seconds else ""
+            blocked = f", blocking for {duration(seconds)}" if seconds else ""
             yield Finding(
                 "transfer",
                 line.place,
@@ -362,7 +369,7 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
             ),
             "Call jax.device_put on them once, or on the next batch while the device "
             "computes.",
-            where=snapshot.time.period.calls(function.name),
+            where=snapshot.time.calls(function.name),
             seconds=0.0 if later else won,
         )
 
@@ -399,7 +406,7 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
             f"Donate it to {function.name}, with donate_argnums or donate_argnames of "
             "jax.jit: the update is then made in place. The donated array must not be "
             "used after the call.",
-            where=copied.donated_inside or snapshot.time.period.calls(function.name),
+            where=copied.donated_inside or snapshot.time.calls(function.name),
             seconds=took,
         )
 

@@ -43,8 +43,8 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
         loop, took = function.program.unrolled, function.compile_time
         if loop is None or loop.times < limits.unrolled_times:
             continue
-        # Of one program: others may have no loop.
-        took /= max(function.built, 1)
+        # Of other programs it is not known that they have a loop.
+        took *= min(loop.programs / max(function.built, 1), 1.0)
         won = took * loop.ratio * (1 - 1 / loop.times)
         part = max(limits.unrolled_time * observed, seconds_in(limits.unrolled_slow))
         if won < part or loop.ratio < limits.unrolled_ratio:
@@ -54,9 +54,10 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             f"Compiling {function.name} took {duration(took)}, "
             f"{share_of_time(took, observed)}: a Python loop at {loop.where}"
-            f"{loop.inner and f', with one at {loop.inner},'} puts its body into the "
-            f"program {times(loop.times)}, {share(loop.ratio, 1)} of its "
-            f"{loop.operations:,} operations.",
+            f"{loop.inner and f', with one at {loop.inner},'} puts its body into "
+            f"{f'each of {loop.programs}' if loop.programs > 1 else 'the'} "
+            f"program{'s' * (loop.programs > 1)} {times(loop.times)}, "
+            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
             (),
             f"Use {_ONCE}",
             where=loop.where,
@@ -189,7 +190,7 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
             (),
             "Jit one function, once, and pass what differs as an argument. For layers, "
             "stack their weights and use jax.lax.scan.",
-            where=snapshot.time.period.calls(function.name),
+            where=snapshot.time.calls(function.name),
             seconds=won,
         )
 
@@ -287,7 +288,7 @@ def _whole(snapshot: Snapshot) -> Iterator[Finding]:
             f"although {why}: {size(found.bytes)} more than its part.",
             (),
             advice,
-            where=found.where or snapshot.time.period.calls(function.name),
+            where=found.where or snapshot.time.calls(function.name),
         )
 
 
@@ -335,7 +336,7 @@ def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
         # An update without products of matrices may be as it is in data parallelism.
         if not (program.duplicated and program.devices and program.model_flops):
             continue
-        where = snapshot.time.period.calls(function.name)
+        where = snapshot.time.calls(function.name)
         won = took * (1 - 1 / program.devices)
         that, less = "That is about", f"about {duration(won)}"
         called = [of for of in snapshot.users if (of.calls or 0) > 1]

@@ -73,7 +73,7 @@ DIVERGING = (
 def outputs(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect outputs that were finite and are NaN now, and doubtful ones."""
     for function in snapshot.functions:
-        name, where = function.name, snapshot.time.period.calls(function.name)
+        name, where = function.name, snapshot.time.calls(function.name)
         found: dict[str, list[Output]] = {}
         for output in function.numerics.outputs:
             found.setdefault(output.state, []).append(output)
@@ -346,7 +346,7 @@ def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{name} got the same PRNG key in {keys.calls:,} calls, as far as "
                 f"{keys.samples:,} samples show, and draws from it"
             )
-            found.append((name, verdict, snapshot.time.period.calls(name)))
+            found.append((name, verdict, snapshot.time.calls(name)))
     for line in snapshot.draws:
         if line.samples >= _SAME_SAMPLES and line.same >= least:
             verdict = (

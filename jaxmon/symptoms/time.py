@@ -6,7 +6,7 @@ Which of them is to blame depends on the device: while it is busy, the host may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -14,21 +14,23 @@ from typing import NamedTuple, TypeAlias
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.walltime import IDLE_SECONDS, Period
-from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, eq, ne, re
 from jaxmon.symptoms import compiles, memory, programs, recorded
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
+from jaxmon.symptoms.alert import PROCESS, Alert
 from jaxmon.symptoms.estimates import (
     EXPLAINED,
-    OF_A_LINE,
     at_rest,
+    costs,
     divided,
     eager_waits,
+    has_work,
     idle,
+    mostly_measured,
     reads,
     reads_rarely,
+    severity_of,
     traced_again,
 )
 from jaxmon.symptoms.recompiles import every_recompile_time
@@ -104,7 +106,7 @@ class TimePart(NamedTuple):
         # What a program marks is expected; so is work that it divides.
         waits = self.state == "blocked"
         slept = period.slept if waits else {}
-        rests = {} if _has_work(snapshot) else slept
+        rests = {} if has_work(snapshot) else slept
         lines = {
             line: spent - rests.get(line, 0.0)
             for line, spent in period.lines(self.state, expected=not waits)
@@ -133,8 +135,8 @@ class TimePart(NamedTuple):
         mostly = 2 * rest > took
         won = 0.0 if self.urgency is NOTE else took - rest - starved
         verdict = (_SLEPT, "") if mostly else self.verdict
-        found = _costs(self.topic, snapshot, period, took, lines, won, *verdict)
-        severity = _severity(took, self.limit, period, snapshot)
+        found = costs(self.topic, snapshot, period, took, lines, won, *verdict)
+        severity = severity_of(took, self.limit, period, snapshot)
         action = _OF_SLEEP if mostly else self.action
         if waits and 2 * period.event_loops(self.state) > took:
             action = _OF_LOOPS
@@ -143,21 +145,14 @@ class TimePart(NamedTuple):
         yield found._replace(action=action, severity=severity)
 
 
-def _has_work(snapshot: Snapshot) -> bool:
-    """Return whether what is marked waits: steps, a request, an item of a queue."""
-    open_requests = any(route.in_progress for route in snapshot.requests)
-    items = any(queue.depth for queue in snapshot.queues)
-    return bool(snapshot.steps) or open_requests or items
-
-
 def _sleeps(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that the program sleeps, unless what it marks waits meanwhile."""
     lines, now = dict(period.slept), snapshot.time.now
     if now.state == "blocked" and now.place in lines:
         lines[now.place] = max(lines[now.place] - now.seconds, 0.0)
     took, worth = sum(lines.values()), snapshot.limits.time_worth
-    if period.is_worth(took, "blocked", worth) and not _has_work(snapshot):
-        found = _costs("sleeps", snapshot, period, took, lines, 0.0, _SLEPT)
+    if period.is_worth(took, "blocked", worth) and not has_work(snapshot):
+        found = costs("sleeps", snapshot, period, took, lines, 0.0, _SLEPT)
         yield found._replace(action=_OF_SLEEP)
 
 
@@ -180,7 +175,7 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             spent = seconds * part_of_it / period.of(state)
             lines[line] = lines.get(line, 0.0) + spent
     lead = "Operations outside of jit took"
-    found = _costs("eager", snapshot, period, took, lines, took, lead)
+    found = costs("eager", snapshot, period, took, lines, took, lead)
     inner = period.lines("eager", caller=found.where) if found.where else []
     within = [f"in {line}: {duration(spent)}" for line, spent in inner[:_MOST_LINES]]
     yield found._replace(
@@ -188,7 +183,7 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         action="Call them within a function decorated with jax.jit: one program "
         "instead of one dispatch for each operation. Replace loops over elements by "
         "jax.vmap, jax.lax.scan or array operations.",
-        severity=_severity(period.of("eager"), "time_lost", period, snapshot),
+        severity=severity_of(period.of("eager"), "time_lost", period, snapshot),
     )
 
 
@@ -211,15 +206,29 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         if line not in rests
     }
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
-    found = _costs("host", snapshot, period, idle, lines, idle, lead)
+    found = costs("host", snapshot, period, idle, lines, idle, lead)
     calls = {of.function for of in period.places if of.place == found.where} - {""}
     action = _OF_CALLS.format(" and ".join(sorted(calls))) if calls else ""
+    rarely = "out of the loop"
+    if snapshot.requests:
+        rarely = "once for all requests, when the service starts"
     yield found._replace(
-        action=f"{action}Do {'other' if calls else 'this'} work less often, out of the "
-        "loop, in a jitted function if it works on whole arrays, or in another "
-        "process. Between a call and the first read of its result, while an "
-        "accelerator computes, it costs nothing."
+        action=f"{action}Do {'other' if calls else 'this'} work less often, {rarely}, "
+        "in a jitted function if it works on whole arrays, or in another process. "
+        "Between a call and the first read of its result, while an accelerator "
+        "computes, it costs nothing."
     )
+
+
+def once(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
+    """Say what the program did once, as to prepare its data: a loop has no part."""
+    lines: dict[str, float] = {}
+    for of in period.once:
+        lines[of.place] = lines.get(of.place, 0.0) + of.seconds
+    took = sum(lines.values())
+    if period.is_worth(took, "python", snapshot.limits.time_worth):
+        lead = "What the program did once, outside of JAX, took"
+        yield costs("once", snapshot, period, took, lines, 0.0, lead)
 
 
 def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
@@ -234,6 +243,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if waited < snapshot.limits.time_worth * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
+    busy *= mostly_measured(snapshot)
     computing = min(max(busy - period.of("device"), 0.0), waited)
     # A host that is its own device computes while it waits, if a read takes long.
     devices, count = snapshot.memory.devices, reads(snapshot)
@@ -258,7 +268,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     elif snapshot.spans:
         computed += ", or waiting for other processes"
     texts, lines = ("Reading results took", computed), dict(period.lines("fetch"))
-    yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
+    yield costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
         "once with jax.device_get. A loop that ends on a value then does as many steps "
@@ -343,54 +353,6 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         ),
         "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
-
-
-def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
-    topic: str,
-    snapshot: Snapshot,
-    period: Period,
-    took: float,
-    lines: Mapping[str, float],
-    won: float,
-    lead: str,
-    rest: str = "",
-) -> Finding:
-    """
-    Return that something *took* so long that as much can be *won*, most of it at the
-    first of *lines*: these are parts of it, and together no more than that.
-    """
-    ratio = min(took / max(sum(lines.values()), 1e-9), 1.0)
-    most = sorted(lines.items(), key=lambda item: -item[1])[:_MOST_LINES]
-    parts = [(line, seconds * ratio) for line, seconds in most if seconds]
-    where = parts[0][0] if parts else ""
-    evidence = [f"called from {line}" for line in [period.caller(where)] if line]
-    others = [(line, spent) for line, spent in parts[1:] if spent >= OF_A_LINE * took]
-    evidence += [f"{line}: {duration(spent)}" for line, spent in others]
-    mostly = f": {share(parts[0][1], took)} of it at {where}" if parts else ""
-    least = "" if period.settled or lead.endswith("about") else " at least"
-    return Finding(
-        topic,
-        where,
-        f"{lead}{least} {part(took, period)}{rest}{mostly}.",
-        tuple(evidence),
-        "",
-        where,
-        # As a part of the whole observed time.
-        won / period.seconds * (snapshot.process.observed_seconds or period.seconds),
-    )
-
-
-def _severity(
-    took: float, limit: str, period: Period, snapshot: Snapshot
-) -> Severity | None:
-    """Return that of the alert on loops, which adds up its window."""
-    looping = any(loop.running for loop in snapshot.steps)
-    if not limit or not looping:
-        return None
-    window = seconds_in(snapshot.limits.time_lost_window)
-    spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
-    much = spent > getattr(snapshot.limits, limit) * window
-    return TICKET if much else None
 
 
 def _time_lost(limits: Limits) -> Alert:
@@ -489,6 +451,8 @@ def _symptom(
     @wraps(judge)
     def finding(snapshot: Snapshot) -> Iterator[Finding]:
         period = snapshot.time.period
+        if urgency is TIME:
+            period = period.again
         if period.settled:
             return judge(snapshot, period)
         # Of few looks, only what is certain, and would matter in a longer run, too.
@@ -523,6 +487,7 @@ SYMPTOMS = (
     _DEVICE._replace(name="unmeasured", sentence="How much is computed is unknown."),
     _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(_symptom(of.topic, of.sentence, of.urgency, of.judge, of.limit) for of in PARTS),
+    _symptom("once", "The program does something once.", NOTE, once),
     _symptom("sleeps", "The program sleeps.", NOTE, _sleeps),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

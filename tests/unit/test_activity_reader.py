@@ -1,6 +1,7 @@
 """What a thread does, from the functions on its stack."""
 
 import asyncio
+import dis
 import multiprocessing
 import queue
 import sys
@@ -176,10 +177,11 @@ def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
 
 def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> Doing:
     """Wait until a thread in *wait* is seen to do *state*; *end* ends that."""
-    found: list[Doing] = []
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     reader = ActivityReader(jax, CallSites())
+
+    found: list[Doing] = []
 
     def seen() -> bool:
         stacks = repeatedly(partial(read_stacks, lambda _: [thread.ident or 0]))
@@ -317,6 +319,31 @@ def test_a_program_that_is_imported_runs() -> None:
     main = module_of("/app/main.py")
 
     assert read(LIBRARY, INSTALLED, PROGRAM, MACHINERY, main).state == PYTHON
+
+
+@pytest.mark.parametrize(
+    ("stack", "once"),
+    [
+        ([PROGRAM], True),
+        ([LIBRARY, PROGRAM], True),
+        ([LIBRARY, PROGRAM, MACHINERY, module_of("/app/main.py"), MACHINERY], True),
+        ([PROGRAM, LIBRARY, PROGRAM], False),
+        ([Position(module_of.__code__, 0, {}), LIBRARY], False),
+    ],
+)
+def test_what_a_module_does_is_done_once(stack, once):
+    """Unless a library, or a thread, calls it: maybe again and again."""
+    assert read(*stack).once is once
+
+
+def test_what_is_in_a_loop_is_not_done_once() -> None:
+    """Wherever the loop is on the stack."""
+    code = compile("while x:\n    f()", "/app/train.py", "exec")
+    after = [of for of in dis.get_instructions(code) if of.opname.startswith("CALL")]
+    at = Position(code, after[-1].offset, {})
+
+    assert not read(LIBRARY, at).once
+    assert not read(PROGRAM, at).once
 
 
 JOINS = Position(threading.Thread.join.__code__, 0, {})

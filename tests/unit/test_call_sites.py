@@ -9,11 +9,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from jaxmon.agent.jaxlink.activity import CodeLoops
+from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSite, CallSites
+from jaxmon.agent.jaxlink.other_threads import Position
+from jaxmon.agent.jaxlink.source_lines import CodeLoops
 
 
 class Seen:
@@ -172,6 +175,24 @@ def line_of_loop() -> int:
     frame = sys._getframe(1)
     found = CodeLoops().at(frame.f_code, frame.f_lasti)
     return 0 if found is None else found.line
+
+
+def test_a_call_through_a_library_has_the_line_that_calls_the_library() -> None:
+    """Of the latest call that was seen, whichever frames of the library lie between."""
+    sites, names = CallSites(), dict[str, Any]()
+    library = "/x/lib/python3.11/site-packages/equinox/_jit.py"
+    exec(compile("def call(f):\n    f()", library, "exec"), names)  # noqa: S102 - of a library
+
+    def step() -> None:
+        sites.call_from(sys._getframe(1), "equinox.step")
+
+    names["call"](step)
+    names["call"](step)
+    here = sys._getframe().f_lineno - 1
+    stack = [Position(*place, {}) for place in sites.callers["equinox.step"]]
+    line = ActivityReader(jax, sites).user_line(stack)
+
+    assert (line.file, line.line) == (__file__, here)
 
 
 def test_the_outermost_loop_around_a_call_is_found() -> None:

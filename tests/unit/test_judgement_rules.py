@@ -33,7 +33,7 @@ symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
 symptoms/findings.py: of.seconds >= 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
-symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
+symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
 symptoms/programs.py: 2 * needed > number
 symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST

@@ -210,16 +210,19 @@ def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found
         ({"times": 12}, 8.0, False),
         ({"ratio": 0.4}, 8.0, False),
         ({}, 4.0, False),
+        ({"programs": 2}, 4.0, True),
         ({}, 0.0, False),
     ],
 )
 def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
     """
-    If it is most of a program whose compile is much of the time: a model of a few
+    If it is most of programs whose compiles are much of the time: a model of a few
     layers is built by a loop, too.
     """
+    number = loop.get("programs", 1)
+    seconds *= number
     unrolled = {"where": "a.py:35", "times": 22, "ratio": 0.9, "operations": 1706}
-    functions = compiled(1, seconds, program={"unrolled": {**unrolled, **loop}})
+    functions = compiled(number, seconds, program={"unrolled": {**unrolled, **loop}})
     found = findings(functions=functions, process=SHORT)
 
     assert [(of.topic, of.where) for of in found] == (
@@ -227,11 +230,47 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
     )
     if found:
         both = ", with one at a.py:9," if "inner" in loop else ""
+        assert found[0].seconds == pytest.approx(0.9 * seconds * 21 / 22)
         assert found[0].verdict == (
             "Compiling train.step took 8.0 s, 40 % of 20.0 s: a Python loop at a.py:35"
-            f"{both} puts its body into the program 22 times, 90 % of its 1,706 "
+            f"{both} puts its body into {'the program' * (number == 1)}"
+            f"{'each of 2 programs' * (number > 1)} 22 times, 90 % of its 1,706 "
             "operations."
         )
+
+
+def test_operations_are_told_with_their_lines_and_what_a_loop_takes_of_them():
+    """Also beside a jitted function on the line; of few looks, by what recompiles."""
+    add = operation(150, 12.0, shape=140)
+    event = {"kind": "recompile", "function": "jax.add", "message": ""}
+    details = {"cause": "shape", "place": "b.py:2", "seconds": 9.0}
+    loop, once = (
+        {"state": "compile", "place": place, "seconds": seconds, "once": first}
+        for place, seconds, first in (("a.py:7", 6.0, False), ("a.py:1", 3.0, True))
+    )
+
+    def told(*places: dict[str, Any]) -> tuple[str, tuple[str, ...], float]:
+        period = {"seconds": 20.0, "looks": 200, "places": places}
+        states = {"compile": {"seconds": 12.0}, "eager": {"seconds": 1.0}}
+        (found,) = (
+            of
+            for of in findings(
+                [{**event, "details": details}],
+                functions={"jax.add": add},
+                time={"since_start": {**period, "states": states}},
+                process=SHORT,
+            )
+            if of.topic == "operations"
+        )
+        return found.where, found.evidence[1:], round(found.seconds, 3)
+
+    runs = "they took 1.0 s more to run"
+    jitted = {**loop, "function": "train.correct", "seconds": 0.5}
+    assert told(loop, once, jitted) == (
+        *("a.py:7", ("a.py:7: 6.0 s", "a.py:1: 3.0 s", runs)),
+        9.0,
+    )
+    assert told() == ("b.py:2", ("b.py:2: 9.0 s", runs), 13.0)
 
 
 @pytest.mark.parametrize(

@@ -200,9 +200,25 @@ def test_a_line_that_copies_in_a_loop_is_judged_once():
         }
 
     assert topics() == {"transfer", "device"}
+    (copies, *_) = time["since_start"]["places"]
+    # It waited for a processor, or in a thread beside what takes the time.
+    copies["state"] = "fetch"
+    assert "transfer" not in topics()
+    copies["state"] = "transfer"
     other = {"state": "transfer", "place": "other.py:7", "seconds": 70.0}
     time["since_start"]["places"].append(other)
     assert topics() == {"transfer", "copies", "device"}
+
+
+@pytest.mark.parametrize(("size", "is_found"), [(4, False), (4_000, True)])
+def test_a_number_is_copied_in_no_time(size, is_found):
+    """In a short run, threads that wait for a processor seem to copy for long."""
+    line = {"direction": "host_to_device", "file": "a.py", "line": 7, "seconds": 1.2}
+    copies = {"lines": [{**line, "count": 400, "bytes": 400.0 * size}]}
+    process = {"observed_seconds": 4.0, "now": 1000.0}
+    found = findings(process=process, transfers=copies, functions={})
+
+    assert [of.where for of in found if of.topic == "transfer"] == ["a.py:7"] * is_found
 
 
 @pytest.mark.parametrize(("last", "goes_back"), [(1, False), (400, True)])

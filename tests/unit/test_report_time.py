@@ -187,6 +187,16 @@ def test_reads_are_a_fault_if_the_device_is_idle():
     assert only.seconds == pytest.approx(240.0)
 
 
+@pytest.mark.parametrize(("calls", "is_found"), [(10_000, False), (100, True)])
+def test_what_was_not_measured_may_be_what_the_device_computes(calls, is_found):
+    """If that is most of the calls, a read may well wait for one of them."""
+    other = {**function()["train.step"], "calls": calls, "samples": {}}
+    both = {**computing(60.0), "train.decode": other}
+    all_ = found({"fetch": 0.5}, functions=both)
+
+    assert ("fetch" in [of.topic for of in all_]) is is_found
+
+
 def test_waiting_for_a_processor_is_no_idle_device():
     """While others hold the processors, nothing is won by reading later, or ahead."""
 
@@ -445,6 +455,40 @@ def test_a_line_that_rests_keeps_no_device_waiting():
     assert topics == ["blocked", "host"]
 
 
+@pytest.mark.parametrize("state", ["python", "transfer", "data_wait"])
+def test_what_is_done_once_before_a_loop_is_no_fault(state):
+    """Unless that line calls JAX, too: a library there may have the loop."""
+    time = ledger({state: 0.75, "device": 0.2})
+    once, call = time["since_start"]["places"]
+    again = {"state": state, "place": "loop.py:9", "seconds": 180.0}
+    time["since_start"]["places"] = [{**once, "seconds": 270.0, "once": True}, again]
+
+    def topics(*more: dict[str, Any]) -> dict[str, tuple[str, float]]:
+        time["since_start"]["places"][2:] = more
+        found = findings(time=time, **NO_MORE)
+        return {of.topic: (of.where, round(of.seconds)) for of in found}
+
+    (fault,) = topics(call).keys() - {"once", "device"}
+    assert topics(call)[fault] == ("loop.py:9", 180)
+    assert topics(call)["once"] == (f"{state}.py:7", 0)
+    found = topics({**call, "place": f"{state}.py:7"})
+    assert (found[fault], "once" in found) == ((f"{state}.py:7", 450), False)
+    time["since_start"]["places"][1]["seconds"] = 0.0
+    time["since_start"]["states"][state]["seconds"] = 270.0
+    assert topics(call).keys() - {"device"} == {"once"}
+
+
+def test_a_program_that_is_compiled_ahead_of_time_waits_for_no_operations():
+    """Its calls are not counted; without any, operations are what it waits for."""
+    states = {"fetch": 0.6, "eager": 0.01}
+
+    def topics(**functions: Any) -> set[str]:
+        return {of.topic for of in found(states, functions=functions)}
+
+    assert "eager" in topics()
+    assert "eager" not in topics(**compiled(3, 1.0, calls=None, hits=None, misses=0))
+
+
 def test_a_server_with_time_to_spare_does_not_lose_it_in_python():
     """Its device waits for requests, not for the code that reads them."""
     some: dict[str, Any] = {"requests": {"predict": {}}}
@@ -455,6 +499,7 @@ def test_a_server_with_time_to_spare_does_not_lose_it_in_python():
 
     assert topics(0.6, **some) == ["idle"]
     assert topics(0.2, **some) == ["host", "idle"]
+    assert "when the service starts" in found({"python": 0.3}, **some)[0].action
     assert topics(0.6) == ["host", "idle"]
 
 

@@ -8,14 +8,20 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import pytest
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import frames, other_threads
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.activity import Doing
+from jaxmon.agent.jaxlink.call_sites import FETCH
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLineFinder
+from jaxmon.agent.walltime import looks
 from jaxmon.agent.walltime.ledger import (
+    BLOCKED,
     LedgerPeriod,
     LookEntry,
     ThreadState,
@@ -39,6 +45,7 @@ from jaxmon.agent.walltime.time_by_call import (
 )
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
+from jaxmon.facts.walltime import Period, PlaceTime, WallTime
 from jaxmon.job.comparison import time_by_call
 from tests.helpers.processes import run_python
 
@@ -495,3 +502,38 @@ def test_a_collection_anywhere_leaves_frames_whole():
     """Also one that interrupts a function about to become a generator."""
     program = Path(__file__).parents[1] / "programs" / "collected.py"
     assert run_python(str(program)).ok().out == "ended\n"
+
+
+@pytest.mark.parametrize(
+    ("waits", "reads", "expected"),
+    [
+        ({"parked": True}, {"of_user": True}, FETCH),
+        ({"parked": True}, {}, BLOCKED),  # a library's own thread
+        ({"parked": True, "holds_loop": True}, {"of_user": True}, BLOCKED),
+        ({}, {"of_user": True}, BLOCKED),  # a file, or a socket
+    ],
+)
+def test_who_waits_for_a_thread_that_reads_results_waits_for_these(
+    waits: dict[str, Any], reads: dict[str, Any], expected: str
+) -> None:
+    """As for the future of a writer; not if an event loop is blocked meanwhile."""
+    seen, other = (
+        looks._LookMemory(ident, doing, 0.0, ThreadState.WAITING, works=True)
+        for ident, doing in (
+            (1, Doing(BLOCKED, UNKNOWN)._replace(**waits)),
+            (2, Doing(FETCH, UNKNOWN)._replace(**reads)),
+        )
+    )
+    reader = SimpleNamespace(_read=lambda *_: [other])
+    found, _ = looks.Looks._awaited(cast("looks.Looks", reader), seen, [seen], 0.0)
+
+    assert found.doing.state == expected
+
+
+def test_the_line_of_a_call_is_known_without_looks() -> None:
+    """That of the latest call that was seen; one that looks found comes first."""
+    time = WallTime(called={"step": "train.py:9"})
+    assert (time.calls("step"), time.calls("other")) == ("train.py:9", "")
+    looked = PlaceTime(state="device", place="train.py:7", function="step", seconds=1.0)
+    time = time.replace(since_start=Period(places=(looked,)))
+    assert time.calls("step") == "train.py:7"

@@ -42,6 +42,7 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, Tally, labels_text, series
 from jaxmon.facts import functions as facts
+from jaxmon.facts.contents import Unrolled
 from jaxmon.host.http.server import Handler
 
 
@@ -63,15 +64,7 @@ _MOST_UNREAD = 4096
 _LARGE = 300
 # Facts that a new program replaces.
 _OF_THE_LATEST = (
-    *(
-        "unrolled",
-        "selected",
-        "inefficient",
-        "whole",
-        "resharded",
-        "duplicated",
-        "zeroed",
-    ),
+    *("selected", "inefficient", "whole", "resharded", "duplicated", "zeroed"),
 )
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
@@ -88,11 +81,22 @@ _METRICS = {
     "instructions": catalog.PROGRAM_INSTRUCTIONS,
     "devices": catalog.PROGRAM_DEVICES,
 }
-_CONSTANTS: dict[str, tuple[Callable[..., Any], Callable[..., float]]] = {
-    "folded": (folded, lambda found: found.steps),
-    "captured": (captured, lambda found: found.bytes),
-}
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
+
+
+def _unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None:
+    if executables.size_of(jaxpr) < _LARGE:
+        return None
+    from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small
+
+    return unrolled(jaxpr, place, lines)
+
+
+_OF_COMPILES: dict[str, tuple[Callable[..., Any], Callable[..., float]]] = {
+    "folded": (lambda jaxpr, _, lines: folded(jaxpr, lines), lambda of: of.steps),
+    "captured": (lambda jaxpr, _, lines: captured(jaxpr, lines), lambda of: of.bytes),
+    "unrolled": (_unrolled, lambda found: found.operations),
+}
 
 
 class _Record:
@@ -294,10 +298,8 @@ class Programs(Part):
             self._worker.drain(_SCRAPE_SECONDS)
         return self._records.copy()
 
-    def _contents(
-        self, function: Function, record: _Record, jaxpr: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Yield what the latest program of *function* contains, by name of the fact."""
+    def _contents(self, record: _Record, jaxpr: Any) -> Iterator[tuple[str, Any]]:
+        """Yield what the latest program contains, by name of the fact."""
         yield "selected", selected(jaxpr, self._lines)
         yield "inefficient", inefficient(jaxpr, self._lines)
         yield "zeroed", zeroed(jaxpr, self._lines)
@@ -310,18 +312,15 @@ class Programs(Part):
             devices = int(record.figures.get("devices", 0))
             given = record.shapes, record.exchanges, devices, self._lines
             yield "resharded", resharded(jaxpr, *given)
-        if executables.size_of(jaxpr) >= _LARGE:
-            from jaxmon.agent.jaxlink.equations import unrolled  # noqa: PLC0415 - most are small
 
-            yield "unrolled", unrolled(jaxpr, function.place, self._lines)
-
-    def _note_constants(self, record: _Record, jaxpr: Any) -> None:
-        """Note the constants of one more program, if its *jaxpr* is known."""
+    def _note_compiled(self, function: Function, jaxpr: Any) -> None:
+        """Note why one more program takes long to compile, if its *jaxpr* is known."""
         if jaxpr is None:
             return
-        began = thread_time()
-        for name, (read, size) in _CONSTANTS.items():
-            found, before = read(jaxpr, self._lines), record.contents.get(name)
+        record, began = self._records[function], thread_time()
+        for name, (read, size) in _OF_COMPILES.items():
+            found = read(jaxpr, function.place, self._lines)
+            before = record.contents.get(name)
             if found is not None:
                 most = max(found, before or found, key=size)
                 programs = (before.programs if before else 0) + 1
@@ -360,7 +359,7 @@ class Programs(Part):
         # How many devices it runs on is in its text, or clear.
         is_read = self._budget.covers() or self._jax.process_count() > 1
         # That takes less than its FLOPs, and later not every program is read.
-        self._note_constants(self._records[function], lowered.jaxpr)
+        self._note_compiled(function, lowered.jaxpr)
         if is_read:
             facts = self._described(program, executable)
             self._note_jaxpr(function, lowered.jaxpr)
@@ -380,7 +379,7 @@ class Programs(Part):
             record = self._records[function]
             began = thread_time()
             if function.is_users:
-                contents = self._contents(function, record, jaxpr)
+                contents = self._contents(record, jaxpr)
                 record.contents.update((k, v) for k, v in contents if v is not None)
             self._budget.spend(began)
 

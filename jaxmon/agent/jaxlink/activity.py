@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import os
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import dropwhile, pairwise
+from itertools import dropwhile
 from types import CodeType, ModuleType
-from typing import TypeAlias
 
 from jaxmon.agent.jaxlink import other_threads
 from jaxmon.agent.jaxlink.call_sites import (
@@ -25,6 +22,7 @@ from jaxmon.agent.jaxlink.other_threads import Position, Stack, end, where
 from jaxmon.agent.jaxlink.source_lines import (
     AGENT,
     UNKNOWN,
+    CodeLoops,
     SourceLine,
     SourceLineFinder,
 )
@@ -152,6 +150,8 @@ class Doing(NamedTuple):
         answers: whether it waits so for requests, without a time limit, in a loop
             whose code sets the results of futures.
         sleeps: whether it is a line of the user's in `time.sleep`, if it waits.
+        once: whether the program comes there only once: from its module, in no loop of
+            its own, and no library calls it.
     """
 
     state: str
@@ -168,6 +168,7 @@ class Doing(NamedTuple):
     loop: SourceLine = UNKNOWN
     work: bool = False
     sleeps: bool = False
+    once: bool = False
     answers: bool = False
 
 
@@ -227,15 +228,17 @@ class ActivityReader:
             or other_threads.takes_from_process(stack)
             or _of_pool(stack, "next")
         )
+        loop = self._loop(rest)
         return Doing(
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
             holds_loop=holds and loops,
-            loop=self._loop(rest),
+            loop=loop,
             work=work,
             sleeps=bool(stack)
             and stack[0].offset in self._sites.offsets(stack[0].code).sleeping,
             answers=answers and work and other_threads.needs_threads(stack),
+            once=not loop.file and self._is_once(rest),
         )
 
     def _traced(
@@ -301,6 +304,25 @@ class ActivityReader:
     def _loop(self, stack: Stack) -> SourceLine:
         found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
         return next(filter(None, found), UNKNOWN)
+
+    def _is_once(self, stack: Stack) -> bool:
+        kinds = [
+            (self._kind_of(at.code.co_filename), at)
+            for at in stack
+            if not _imports(at.code)
+        ]
+        users = [number for number, (kind, _) in enumerate(kinds) if kind == _USER]
+        called = kinds[users[0] : users[-1] + 1] if users else []
+        return (
+            bool(called)
+            and called[-1][1].code.co_name == "<module>"
+            and all(kind == _USER for kind, _ in called)
+        )
+
+    def user_line(self, stack: Stack) -> SourceLine:
+        """Return the innermost line of the user's."""
+        users = (at for at in stack if self._kind_of(at.code.co_filename) == _USER)
+        return next(map(_line, users), UNKNOWN)
 
     def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
         """Return the line of the outermost loop of *code*, if it is the user's."""
@@ -441,70 +463,3 @@ def _of_pool(stack: Stack, function: str) -> bool:
         at.code.co_name == function and at.code.co_filename.endswith(_POOL)
         for at in stack[: other_threads.ABOVE_PIPE]
     )
-
-
-# Its first and last offset, and its line.
-_Loop: TypeAlias = tuple[int, int, int]
-_LONGEST = 50_000
-# After which nothing follows in the code.
-_LAST = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
-# What waits for a coroutine jumps without an interrupt.
-_BACK = frozenset(
-    code
-    for name, code in dis.opmap.items()
-    if "JUMP_BACKWARD" in name and not name.endswith("NO_INTERRUPT")
-)
-
-
-class CodeLoops:
-    """Remembers the loops of functions, at most 10,000 of these."""
-
-    def __init__(self) -> None:
-        # The code object keeps its id from being reused.
-        self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
-
-    def at(self, code: CodeType, offset: int) -> SourceLine | None:
-        """Return the line of the outermost loop around *offset*, if there is one."""
-        found = self._found.get(id(code))
-        if found is None:
-            if len(self._found) >= MAX_SITES or len(code.co_code) > _LONGEST:
-                return None
-            self._found[id(code)] = found = code, [*_loops(code)]
-        around = [loop for loop in found[1] if loop[0] <= offset <= loop[1]]
-        if not around:
-            return None
-        _, _, line = max(around, key=lambda loop: loop[1] - loop[0])
-        return SourceLine(code.co_filename, line, code.co_name)
-
-
-def _loops(code: CodeType) -> Iterator[_Loop]:
-    """Yield the loops of *code*: jumps back to where the jump can be reached from."""
-    if _BACK.isdisjoint(code.co_code[::2]):
-        return
-    instructions = list(dis.get_instructions(code))
-    follows: dict[int, list[int]] = {}
-    for here, following in pairwise(instructions):
-        is_last = here.opname.startswith(_LAST)
-        follows[here.offset] = [] if is_last else [following.offset]
-        if here.opcode in dis.hasjrel:
-            follows[here.offset].append(here.argval)
-    lines = {of.offset: (of.positions and of.positions.lineno) for of in instructions}
-    for jump in instructions:
-        if jump.opcode in _BACK:
-            first, last = jump.argval, jump.offset
-            if _reaches(first, last, follows):
-                # A `while` ends with its condition, a `for` begins with its items.
-                numbers = filter(None, (lines[first], lines[last]))
-                yield first, last, min(numbers, default=code.co_firstlineno)
-
-
-def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
-    """Return whether *last* follows from *first*, by what lies between them."""
-    seen, to_see = set[int](), [first]
-    while to_see:
-        if (offset := to_see.pop()) == last:
-            return True
-        if first <= offset < last and offset not in seen:
-            seen.add(offset)
-            to_see += follows.get(offset, ())
-    return False

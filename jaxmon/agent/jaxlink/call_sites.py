@@ -40,7 +40,7 @@ TRANSFER = "transfer"
 MAX_SITES = 10_000
 """Maximum number of places and functions remembered, and of transfer sites."""
 
-_MOST_THREADS = 64
+_MOST_THREADS, _MOST_CALLERS = 64, 16
 _LONGEST = 50_000
 # Bytes of an instruction, and of its cache behind it.
 _UNIT = 2
@@ -73,10 +73,13 @@ class CallSites:
     Attributes:
         threads: those that call jitted functions of the user, latest last, with their
             numbers in the kernel: others get their identifiers once they end.
+        callers: by function, code and offsets of the innermost frames of the latest
+            call of it that was seen.
     """
 
     def __init__(self) -> None:
         self.threads: dict[int, int] = {}
+        self.callers: dict[str, list[tuple[CodeType, int]]] = {}
         self._sites: dict[tuple[int, int], CallSite] = {}
         self._drivers: dict[int, CodeType] = {}
         self._callers: dict[int, CodeType] = {}
@@ -94,6 +97,14 @@ class CallSites:
         if frame is not None and not is_inside(frame):
             state = EAGER if internal else DEVICE
             self._add(frame.f_code, frame.f_lasti, state, function)
+            if not internal and (
+                function in self.callers or len(self.callers) < MAX_SITES
+            ):
+                found: list[tuple[CodeType, int]] = []
+                self.callers[function] = found
+                while frame is not None and len(found) < _MOST_CALLERS:
+                    found.append((frame.f_code, frame.f_lasti))
+                    frame = frame.f_back
         threads, ident, number = self.threads, get_ident(), get_native_id()
         if not internal and threads.get(ident) != number:
             if len(threads) >= _MOST_THREADS:
@@ -168,7 +179,8 @@ class CallSites:
                 receiving.add(call.offset)
                 accepts = accepts or call.method == "accept"
             elif name and (state := _state_of(dict.get(names, name), call.method)):
-                self._add(code, call.offset, state, "")
+                method = call.method if state == NUMPY else ""
+                self._add(code, call.offset, state, method)
         idling.update(receiving if accepts else ())
         named = {call.name for call in calls if call.is_global} - _BUILTINS
         unbound = frozenset(of for of in named if not dict.__contains__(names, of))

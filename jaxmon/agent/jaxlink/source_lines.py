@@ -7,15 +7,17 @@ and JAX jits functions of its own while it runs the program's.
 
 from __future__ import annotations
 
+import dis
 import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from traceback import walk_tb
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.jit import directories, stack_from
@@ -271,4 +273,71 @@ def _is_of_library(file: str) -> bool:
             name = file[len(base) :].partition(os.sep)[0].removesuffix(".py")
             if name in sources.LIBRARIES:
                 return True
+    return False
+
+
+# Its first and last offset, and its line.
+_Loop: TypeAlias = tuple[int, int, int]
+_LONGEST, _MOST_LOOPED = 50_000, 10_000
+# After which nothing follows in the code.
+_LAST = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
+# What waits for a coroutine jumps without an interrupt.
+_BACK = frozenset(
+    code
+    for name, code in dis.opmap.items()
+    if "JUMP_BACKWARD" in name and not name.endswith("NO_INTERRUPT")
+)
+
+
+class CodeLoops:
+    """Remembers the loops of functions, at most 10,000 of these."""
+
+    def __init__(self) -> None:
+        # The code object keeps its id from being reused.
+        self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
+
+    def at(self, code: CodeType, offset: int) -> SourceLine | None:
+        """Return the line of the outermost loop around *offset*, if there is one."""
+        found = self._found.get(id(code))
+        if found is None:
+            if len(self._found) >= _MOST_LOOPED or len(code.co_code) > _LONGEST:
+                return None
+            self._found[id(code)] = found = code, [*_loops(code)]
+        around = [loop for loop in found[1] if loop[0] <= offset <= loop[1]]
+        if not around:
+            return None
+        _, _, line = max(around, key=lambda loop: loop[1] - loop[0])
+        return SourceLine(code.co_filename, line, code.co_name)
+
+
+def _loops(code: CodeType) -> Iterator[_Loop]:
+    """Yield the loops of *code*: jumps back to where the jump can be reached from."""
+    if _BACK.isdisjoint(code.co_code[::2]):
+        return
+    instructions = list(dis.get_instructions(code))
+    follows: dict[int, list[int]] = {}
+    for here, following in pairwise(instructions):
+        is_last = here.opname.startswith(_LAST)
+        follows[here.offset] = [] if is_last else [following.offset]
+        if here.opcode in dis.hasjrel:
+            follows[here.offset].append(here.argval)
+    lines = {of.offset: (of.positions and of.positions.lineno) for of in instructions}
+    for jump in instructions:
+        if jump.opcode in _BACK:
+            first, last = jump.argval, jump.offset
+            if _reaches(first, last, follows):
+                # A `while` ends with its condition, a `for` begins with its items.
+                numbers = filter(None, (lines[first], lines[last]))
+                yield first, last, min(numbers, default=code.co_firstlineno)
+
+
+def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
+    """Return whether *last* follows from *first*, by what lies between them."""
+    seen, to_see = set[int](), [first]
+    while to_see:
+        if (offset := to_see.pop()) == last:
+            return True
+        if first <= offset < last and offset not in seen:
+            seen.add(offset)
+            to_see += follows.get(offset, ())
     return False

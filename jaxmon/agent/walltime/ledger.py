@@ -47,6 +47,7 @@ class LookEntry(NamedTuple):
             too, for no lock, or other processes worked for it.
         loop: the line of the outermost loop of the program that this was in, if any.
         sleeps: whether it called `time.sleep` there.
+        once: whether the program came there only once.
     """
 
     activity: str
@@ -58,6 +59,7 @@ class LookEntry(NamedTuple):
     divided: bool = False
     loop: str = ""
     sleeps: bool = False
+    once: bool = False
 
 
 class ThreadState(Enum):

@@ -37,7 +37,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
-from jaxmon.agent.jaxlink.other_threads import Stack
+from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime import tasks
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
@@ -125,6 +125,8 @@ _RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC, MAKE))
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
+# Functions of NumPy that wait for nothing but an array of JAX.
+_CONVERTS = frozenset(("asarray", "array", "asanyarray", "ascontiguousarray"))
 # Whose line may be called by that of the loop.
 _CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT, COMPILE, EAGER))
 _SEVERAL = 2
@@ -222,7 +224,7 @@ class Looks:
         divided = divided or (state == BLOCKED and self._divides(seen, found))
         loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
         parts = activity, state, place, function, loops, caller, divided, loop
-        entry = LookEntry(*parts, seen.doing.sleeps)
+        entry = LookEntry(*parts, seen.doing.sleeps, seen.doing.once)
         spent = self._called_back(entry, late)
         if work or (seen.doing.state == ITEM and state == DATA_WAIT):
             spent = self._fed(entry, seen, due, late, work=work)
@@ -234,6 +236,12 @@ class Looks:
         self, seen: _LookMemory, found: list[_LookMemory], late: float
     ) -> tuple[_LookMemory, list[_LookMemory]]:
         """Return what drives the device, if *seen* waits for it, and all that do."""
+        parked = seen.doing.parked and not seen.doing.holds_loop
+        if seen.doing.state == BLOCKED and parked:
+            # A thread that only reads results calls nothing, and is not among *found*.
+            others = self._read(partial(tasks.other_threads, seen.thread), late)
+            reads = (o for o in others if o.doing.state == FETCH and o.doing.of_user)
+            return next(reads, seen), found
         if seen.doing.state != JOIN:
             return seen, found
         others = self._read(partial(tasks.other_threads, seen.thread), late)
@@ -289,6 +297,14 @@ class Looks:
             if line := self._reader.loop_at(code, offset):
                 place = self._place(line)
                 found[function] = place if found.get(function, place) == place else ""
+        return found
+
+    def called(self) -> dict[str, str]:
+        """Return by function the line of the latest call of it that was seen."""
+        found = {}
+        for function, frames in self._sites.callers.copy().items():
+            stack = [Position(code, offset, {}) for code, offset in frames]
+            found[function] = self._place(self._reader.user_line(stack))
         return found
 
     def task(self, ident: int) -> Task | None:
@@ -392,7 +408,8 @@ class Looks:
                 runs = doing.state == PYTHON and late > 0
                 state = BLOCKED if doing.state == PYTHON and not runs else doing.state
                 place = self._place(doing.line)
-                return entry._replace(state=state, place=place, function="")
+                found = entry._replace(state=state, place=place, function="")
+                return found._replace(once=False)
         return entry
 
     def _fed(
@@ -427,7 +444,8 @@ class Looks:
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
-        return entry._replace(place=place, caller="") if place else entry
+        made = entry._replace(place=place, caller="", once=False)
+        return made if place else entry
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)
@@ -445,8 +463,8 @@ class Looks:
         elif doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
             runs = how is ThreadState.RUNNING and task is not None and task.computes()
-            reads = doing.drives and not runs
-            doing = doing._replace(state=FETCH if reads else PYTHON)
+            reads = (doing.drives or doing.function in _CONVERTS) and not runs
+            doing = doing._replace(state=FETCH if reads else PYTHON, function="")
         if doing.state == PYTHON and how is ThreadState.WAITING:
             # It may wait for the interpreter, if another thread has it.
             holds_loop = doing.holds_loop and not late

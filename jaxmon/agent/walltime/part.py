@@ -181,6 +181,7 @@ class WallTimePart(Part):
             rates_seconds=self._latest_calls.window,
             call_age=self._latest_calls.age(perf_counter()),
             loops=self._looks.loops(),
+            called=self._looks.called(),
             turns=turns,
             turn_seconds=turn_seconds,
         )
