@@ -18,6 +18,7 @@ from jaxmon.facts.contents import (
     Inefficient,
     Resharded,
     Selected,
+    Unreduced,
     Unrolled,
     WholeArrays,
 )
@@ -204,6 +205,7 @@ class Program(Fact):
         resharded: arguments that it divides otherwise than they are.
         duplicated: whether all its devices compute the same, and exchange nothing.
         zeroed: arguments that it returns plus products with 0, and others with none.
+        unreduced: outputs that devices are said to have alike, and do not.
         inefficient: an operation in it that has a cheaper form.
         copied: what it copies, for it must not write into its arguments.
     """
@@ -235,6 +237,7 @@ class Program(Fact):
     resharded: Resharded | None = None
     duplicated: bool = False
     zeroed: Frozen | None = None
+    unreduced: Unreduced | None = None
     inefficient: Inefficient | None = None
     copied: Copied = Copied()
 

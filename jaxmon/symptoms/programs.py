@@ -19,7 +19,7 @@ from jaxmon.host.formats.layout import (
     size,
     times,
 )
-from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.stalls import is_long
 from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom
@@ -352,6 +352,27 @@ def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if (found := function.program.unreduced) is None or not function.calls:
+            continue
+        called = snapshot.time.period.calls(function.name)
+        yield Finding(
+            "unreduced",
+            function.name,
+            f"{function.name} returns copies that differ between {found.devices} "
+            f"devices{called and f', called at {called}'}: {_named(found.outputs)} are "
+            f"computed from {_named(found.arguments)}, of which each device has its "
+            f"part along {found.axis!r}, and nothing combines them, though out_specs "
+            "without that axis says that they are equal. One device's are read.",
+            (f"computed at {found.where}",) if found.where else (),
+            f'Combine them: jax.lax.pmean(gradients, "{found.axis}") before the '
+            "update, or psum. What should differ needs the axis in out_specs. "
+            "jax.shard_map with check_vma=True rejects this.",
+            where=called or found.where,
+        )
+
+
 SYMPTOMS = (
     Symptom(
         *("first_call", "F8", "A first call may loop without end.", HINT, first_call),
@@ -388,6 +409,11 @@ SYMPTOMS = (
     Symptom(
         *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
         severity=TICKET,
+        missing="only the program shows it",
+    ),
+    Symptom(
+        *("unreduced", "F4", "Devices drift apart.", FAILURE, _unreduced),
+        severity=PAGE,
         missing="only the program shows it",
     ),
     Symptom(

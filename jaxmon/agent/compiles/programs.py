@@ -63,15 +63,8 @@ _MOST_UNREAD = 4096
 _LARGE = 300
 # Facts that a new program replaces.
 _OF_THE_LATEST = (
-    *(
-        "unrolled",
-        "selected",
-        "inefficient",
-        "whole",
-        "resharded",
-        "duplicated",
-        "zeroed",
-    ),
+    *("unrolled", "selected", "inefficient", "whole", "resharded", "duplicated"),
+    *("zeroed", "unreduced"),
 )
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
@@ -306,7 +299,9 @@ class Programs(Part):
         if record.shapes:
             yield "whole", whole(jaxpr, record.shapes, self._lines)
             from jaxmon.agent.jaxlink.exchanges import resharded  # noqa: PLC0415 - on one device, nothing is
+            from jaxmon.agent.jaxlink.replicas import unreduced  # noqa: PLC0415 - likewise
 
+            yield "unreduced", unreduced(jaxpr, self._lines)
             devices = int(record.figures.get("devices", 0))
             given = record.shapes, record.exchanges, devices, self._lines
             yield "resharded", resharded(jaxpr, *given)
