@@ -167,14 +167,32 @@ class Frozen(Fact):
     where: str = ""
 
 
+class Repeated(Fact):
+    """
+    *arguments* that do not advance in *samples* over so many *calls*: of a *kind*,
+    ``state``, the same arrays that the function updates, or ``batch``, made anew each
+    time with the same values. *counts*: whether it also returns a count of its own.
+    """
+
+    kind: str = ""
+    arguments: tuple[str, ...] = ()
+    samples: int = 0
+    calls: int = 0
+    counts: bool = False
+
+
 class Numerics(Fact):
-    """Values read from outputs, programs in float64, and the state if *frozen*."""
+    """
+    Values read from outputs, programs in float64, the state if *frozen*, and arguments
+    that are *repeated*.
+    """
 
     values: int = 0
     nonfinite: int = 0
     float64_programs: int = 0
     outputs: tuple[Output, ...] = ()
     frozen: Frozen = Frozen()
+    repeated: Repeated = Repeated()
 
 
 class Keys(Fact):

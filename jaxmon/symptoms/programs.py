@@ -352,6 +352,39 @@ def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _repeated(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        found, name = function.numerics.repeated, function.name
+        # Another function may use an update, and the next begin from the same again.
+        others = (of.calls or 0 for of in snapshot.users if of is not function)
+        is_used = not found.counts and 2 * max(others, default=0) > found.calls
+        if not found.kind or (found.kind == "state" and is_used):
+            continue
+        seen = f"in {found.calls:,} calls, as far as {found.samples:,} samples show"
+        text = (
+            f"The update that {name} returns of its arguments is dropped: it got the "
+            f"same, unchanged {_named(found.arguments)} {seen}."
+        )
+        action = (
+            "Pass what a call returns to the next one, in place of what it was given: "
+            "state, loss = step(state, batch)."
+        )
+        if found.kind == "batch":
+            text = (
+                f"The data that {name} trains on does not advance: "
+                f"{_named(found.arguments)} were made anew, with the same values, "
+                f"{seen}."
+            )
+            action = (
+                "Make the iterator once, before the loop: next(iter(loader)) begins "
+                "again each time. If the data is meant to be the same, make the arrays "
+                "once, with jax.device_put."
+            )
+        where = snapshot.time.period.calls(name)
+        topic = f"repeated_{found.kind}"
+        yield Finding(topic, name, text, (), action, where=where)
+
+
 def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
         if (found := function.program.unreduced) is None or not function.calls:
@@ -410,6 +443,15 @@ SYMPTOMS = (
         *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
         severity=TICKET,
         missing="only the program shows it",
+    ),
+    Symptom(
+        *("repeated_state", "F4", "An updated state is dropped.", FAILURE, _repeated),
+        severity=TICKET,
+        missing="only samples of one process show it",
+    ),
+    Symptom(
+        *("repeated_batch", "F4", "Each step has the same batch.", HINT, _repeated),
+        missing="only samples of one process show it",
     ),
     Symptom(
         *("unreduced", "F4", "Devices drift apart.", FAILURE, _unreduced),

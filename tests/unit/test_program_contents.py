@@ -11,10 +11,11 @@ import pytest
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
-from jaxmon.agent.jaxlink.contents import captured, selected, whole, zeroed
+from jaxmon.agent.jaxlink.contents import captured, selected, whole
 from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.replicas import unreduced
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.updates import zeroed
 
 
 LINES = SourceLineFinder(jax)

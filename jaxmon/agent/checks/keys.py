@@ -2,8 +2,9 @@
 Detects functions that draw the same random numbers on every call.
 
 The keys among the arguments of sampled calls are read once they are ready, by a thread
-of ours. Eight bytes each: nothing is computed, and nothing waits. Outside of jitted
-functions, keys are seen where `jax.random` checks them.
+of ours. Eight bytes each: nothing is computed, and nothing waits. Until a key changes,
+so are those of the calls that follow. Outside of jitted functions, keys are seen where
+`jax.random` checks them.
 """
 
 from __future__ import annotations
@@ -40,18 +41,38 @@ _MOST_LINES = 1_000
 _PAUSE = 0.1
 
 
+# Calls after a sampled one whose keys are read, too, and how many are enough.
+_FOLLOWED, _ENOUGH = 2, 5
+
+
 class _KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
     value = b""
-    samples = since = last = 0
+    samples = since = last = first = 0
+    # Of the value that most samples have had, before the latest.
+    longest = 0, 0
 
     def add(self, value: bytes, call: int) -> None:
         """Add the *value* in a *call*."""
         if value != self.value:
+            if self.samples:
+                self.longest = max(self.longest, (self.samples, self.calls))
             self.value, self.samples, self.since = value, 0, call
         self.samples += 1
-        self.last = call
+        self.last, self.first = call, self.first or call
+
+    @property
+    def calls(self) -> int:
+        """The number of calls from the first with the latest value on."""
+        return self.last - self.since + 1
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """Samples and calls with the latest value, or with that of most of the time."""
+        most, calls = self.longest
+        is_most = most > self.samples and 2 * calls > self.last - self.first
+        return (most, calls) if is_most else (self.samples, self.calls)
 
 
 class _Line:
@@ -127,8 +148,11 @@ class KeyPart(Part):
         if any(drawn) and is_kept:
             self._drawn[function] = drawn
 
-    def sampled(self, sample: Sample) -> None:
-        """Have the keys of *sample* read, if its function draws from them."""
+    def sampled(self, sample: Sample, more: int = _FOLLOWED) -> None:
+        """
+        Have the keys of *sample* read, if its function draws from them, and those of so
+        many *more* calls, unless enough of them is known.
+        """
         drawn = self._drawn.get(sample.function)
         if drawn is None:
             return
@@ -143,6 +167,11 @@ class KeyPart(Part):
         call = sample.function.objects.calls
         read = partial(self._read, sample.function, call, used)
         self._watcher.submit(Pending(used, read))
+        seen = self._seen.get(sample.function, ())
+        is_open = any([key.value and key.samples < _ENOUGH for key in seen])
+        is_open &= not any([key.longest[0] for key in seen])
+        if more and sample.follow and (is_open or not seen):
+            sample.follow(partial(self.sampled, more=more - 1))
 
     def explain(self) -> Explanation:
         """Return the keys that functions and lines draw from."""
@@ -152,9 +181,9 @@ class KeyPart(Part):
         """Return how long each line has had the same key."""
         return tuple(
             [
-                Draws(place, line.draws, key.samples, key.last - key.since + 1)
+                Draws(place, line.draws, *line.key.run)
                 for place, line in self._lines.copy().items()
-                if (key := line.key).samples
+                if line.key.samples
             ]
         )
 
@@ -162,9 +191,7 @@ class KeyPart(Part):
         """Return how long each function has had the same key, the longest first."""
         found = {}
         for function, seen in self._seen.copy().items():
-            key = max(seen, key=lambda key: key.samples)
-            calls = key.last - key.since + 1
-            found[function.name] = facts.Keys(samples=key.samples, calls=calls)
+            found[function.name] = facts.Keys(*max(key.run for key in seen))
         return found
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:

@@ -27,9 +27,10 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole, zeroed
+from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole
 from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
+from jaxmon.agent.jaxlink.updates import zeroed
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
     LoadedProgram,

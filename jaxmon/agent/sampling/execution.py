@@ -353,7 +353,7 @@ class Sampler:
         self.figures = figures
         self.shown = self.timed = False
         self.attempts = 0
-        self.followed: Callable[[Sample], None] | None = None
+        self.followed: tuple[Callable[[Sample], None], ...] = ()
 
     def begin(
         self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /

@@ -1,0 +1,165 @@
+"""
+Arguments that never advance: the arrays that a training step updates, if it is called
+with the same ones again, and batches with the values of the batch before.
+
+Sampled calls, and the calls that follow the first of these, are compared until it is
+clear that the arguments advance, mostly after two. Of jitted functions that compute no
+gradient, nothing is concluded: their caller may want the same again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jaxmon.agent.context import Context, Sample
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arrays import is_pollable
+from jaxmon.agent.jaxlink.contents import argument_name
+from jaxmon.agent.jaxlink.transforms import is_key
+from jaxmon.agent.jaxlink.updates import counts, updated
+from jaxmon.facts import functions as facts
+
+
+_MOST_FUNCTIONS, _MOST_LEAVES = 1000, 1000
+# Samples after which the next call is compared, too.
+_FOLLOWED = 8
+# Samples and calls, and pairs of calls, in which nothing may change before that is said.
+_SAMES, _SAME_CALLS, _PAIRS = 4, 100, 2
+# Elements of an array of NumPy that are compared, 10 µs at most, and how many values
+# some of them have at least: a mask, or a batch of padding, may well come again.
+_COMPARED, _SEEN, _VALUES = 4096, 256, 16
+
+
+class _Arguments:
+    """What the arguments of a function have been in all samples, by their numbers."""
+
+    def __init__(self, leaves: Sequence[Any], call: int, array: type) -> None:
+        self._array, self._number = array, len(leaves)
+        self._first = self._last = call
+        self.samples, self._pairs = 1, 0
+        # Arrays of JAX that were the same in all; digests and places of those of NumPy.
+        self._held = {
+            at: weakref.ref(leaf)
+            for at, leaf in enumerate(leaves)
+            if isinstance(leaf, array) and is_pollable(leaf)
+        }
+        self._given = {
+            at: _content(leaf)
+            for at, leaf in enumerate(leaves)
+            if isinstance(leaf, np.ndarray) and leaf.size > 1
+        }
+        # Those that were made anew for each call.
+        self._fresh = {
+            at
+            for at in self._given
+            if len({*_few(leaves[at])[:_SEEN].tolist()}) >= _VALUES
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some have not advanced so far."""
+        return len(self._held) > 1 or bool(self._fresh)
+
+    def add(
+        self, leaves: Sequence[Any], call: int, results: Sequence[Any] | None
+    ) -> None:
+        """Compare *leaves* of a *call* with *results* of the one before, if known."""
+        self._last, self.samples = call, self.samples + 1
+        if len(leaves) != self._number:
+            self._held, self._fresh = {}, set()
+            return
+        self._held = {at: of for at, of in self._held.items() if of() is leaves[at]}
+        if not self._fresh:
+            return
+        given = {at: _content(leaves[at]) for at in self._given}
+        is_same = all(given[at][0] == of[0] for at, of in self._given.items())
+        if is_same and results is not None:
+            is_same, self._pairs = self._is_all(leaves, results), self._pairs + 1
+            self._fresh = {at for at in self._fresh if given[at] != self._given[at]}
+        self._given = given
+        self._fresh = self._fresh if is_same else set()
+
+    def _is_all(self, leaves: Sequence[Any], results: Sequence[Any]) -> bool:
+        """Return whether nothing else changed but *results* of the call before."""
+        returned = {id(of()) for of in results}
+        return all(
+            at in self._held or id(leaf) in returned or is_key(leaf) or leaf.size == 1
+            for at, leaf in enumerate(leaves)
+            if isinstance(leaf, self._array)
+        )
+
+    def explain(self, jaxpr: Any) -> facts.Repeated:
+        """Return what does not advance, of a function that has this *jaxpr*."""
+        calls = self._last - self._first
+        is_long = self.samples >= _SAMES and calls >= _SAME_CALLS
+        if not (is_long and self.is_open and len(jaxpr.invars) == self._number):
+            return facts.Repeated()
+        state = updated(jaxpr)
+        held = [at for at in state if at in self._held]
+        is_state = bool(state) and held == state
+        found = held if is_state else sorted(self._fresh)
+        if not state or not found or (held and not is_state):
+            return facts.Repeated()
+        if not is_state and self._pairs < _PAIRS:
+            return facts.Repeated()
+        return facts.Repeated(
+            "state" if is_state else "batch",
+            tuple([argument_name(jaxpr, at) for at in found]),
+            self.samples,
+            calls + 1,
+            counts(jaxpr),
+        )
+
+
+def _few(array: Any) -> Any:
+    return array.flat[:: array.size // _COMPARED | 1]
+
+
+def _content(array: Any) -> tuple[int, int]:
+    """Return a hash of some of an *array*, and where it is."""
+    return hash(_few(array).tobytes()), array.__array_interface__["data"][0]
+
+
+class Repeats:
+    """Compares the arguments of sampled calls."""
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._found: dict[Function, _Arguments] = {}
+
+    def sampled(self, sample: Sample, results: Sequence[Any] | None = None) -> None:
+        """Compare the arguments of *sample*; *results* are of the call before it."""
+        tree, function = self._jax.tree_util, sample.function
+        found = self._found.get(function)
+        if function.internal or (found is not None and not found.is_open):
+            return
+        leaves = tree.tree_leaves((sample.args, sample.kwargs))
+        call = function.objects.calls
+        if len(leaves) > _MOST_LEAVES:
+            return
+        if found is not None:
+            found.add(leaves, call, results)
+        elif len(self._found) < _MOST_FUNCTIONS:
+            found = self._found[function] = _Arguments(leaves, call, self._jax.Array)
+        is_asked = found is not None and found.is_open and found.samples < _FOLLOWED
+        if is_asked and results is None and sample.follow is not None:
+            returned = [
+                weakref.ref(of)
+                for of in tree.tree_leaves(sample.outputs)
+                if isinstance(of, self._jax.Array)
+            ]
+            sample.follow(partial(self.sampled, results=returned))
+
+    def all(self) -> dict[Function, facts.Repeated]:
+        """Return what does not advance, by function."""
+        return {
+            function: repeated
+            for function, arguments in self._found.copy().items()
+            if (jaxpr := function.lowered()) is not None
+            and (repeated := arguments.explain(jaxpr)).kind
+        }
