@@ -171,7 +171,8 @@ class Repeated(Fact):
     """
     *arguments* that do not advance in *samples* over so many *calls*: of a *kind*,
     ``state``, the same arrays that the function updates, or ``batch``, made anew each
-    time with the same values. *counts*: whether it also returns a count of its own.
+    time with the same values. *counts*: whether it also returns a count of its own;
+    *where*: a line that calls it.
     """
 
     kind: str = ""
@@ -179,6 +180,7 @@ class Repeated(Fact):
     samples: int = 0
     calls: int = 0
     counts: bool = False
+    where: str = ""
 
 
 class Numerics(Fact):

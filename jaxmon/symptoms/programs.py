@@ -360,29 +360,29 @@ def _repeated(snapshot: Snapshot) -> Iterator[Finding]:
         is_used = not found.counts and 2 * max(others, default=0) > found.calls
         if not found.kind or (found.kind == "state" and is_used):
             continue
-        seen = f"in {found.calls:,} calls, as far as {found.samples:,} samples show"
-        text = (
-            f"The update that {name} returns of its arguments is dropped: it got the "
-            f"same, unchanged {_named(found.arguments)} {seen}."
-        )
+        text = f"The update that {name} returns is dropped: it got the same, unchanged"
         action = (
             "Pass what a call returns to the next one, in place of what it was given: "
             "state, loss = step(state, batch)."
         )
         if found.kind == "batch":
             text = (
-                f"The data that {name} trains on does not advance: "
-                f"{_named(found.arguments)} were made anew, with the same values, "
-                f"{seen}."
+                f"{name} gets the same data again: new arrays with the same values for"
             )
             action = (
                 "Make the iterator once, before the loop: next(iter(loader)) begins "
                 "again each time. If the data is meant to be the same, make the arrays "
                 "once, with jax.device_put."
             )
-        where = snapshot.time.period.calls(name)
-        topic = f"repeated_{found.kind}"
-        yield Finding(topic, name, text, (), action, where=where)
+        yield Finding(
+            f"repeated_{found.kind}",
+            name,
+            f"{text} {_named(found.arguments)} in {found.calls:,} calls, as far as "
+            f"{found.samples:,} samples show.",
+            (),
+            action,
+            where=snapshot.time.period.calls(name) or found.where,
+        )
 
 
 def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:

@@ -375,7 +375,7 @@ def apart(reduce, *, inside=lambda grads: grads, returned=WHOLE):
     return unreduced(jaxpr_of(step, params, jnp.ones((4, 3))), LINES)
 
 
-def scanned(grads):
+def looped(grads):
     def more(carried, _):
         return jax.tree.map(jnp.tanh, carried), None
 
@@ -407,11 +407,11 @@ def test_copies_that_drift_apart_are_found():
     assert found.outputs == ("[0]['b']", "[0]['w']")
     assert (found.arguments, found.axis, found.devices) == (("x",), "data", 2)
     assert found.where.endswith(at(apart, 6))
-    assert apart(lambda grads: grads, inside=scanned).outputs == found.outputs
+    assert apart(lambda grads: grads, inside=looped).outputs == found.outputs
     assert apart(lambda of: {**of, "w": mean(of["w"])}).outputs == ("[0]['b']",)
     for reduce in (mean, ring, gathered, seldom, lambda of: mean(jax.jit(mean)(of))):
         assert apart(reduce) is None
-    assert apart(lambda grads: grads, inside=lambda of: scanned(mean(of))) is None
+    assert apart(lambda grads: grads, inside=lambda of: looped(mean(of))) is None
 
 
 def test_a_loss_alone_may_be_that_of_one_device():

@@ -205,7 +205,7 @@ class NumericsPart(Part):
         self._states = States(
             context, watcher, is_float=self._is_small_float, names=self._names_of
         )
-        self._repeats = Repeats(context)
+        self._repeats = Repeats(context, self._lines)
         context.observers.promotion.append(self.promoted)
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)

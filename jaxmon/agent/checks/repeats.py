@@ -20,15 +20,17 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.jaxlink.contents import argument_name
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, line_at
 from jaxmon.agent.jaxlink.transforms import is_key
 from jaxmon.agent.jaxlink.updates import counts, updated
 from jaxmon.facts import functions as facts
+from jaxmon.host.sources import display_path
 
 
 _MOST_FUNCTIONS, _MOST_LEAVES = 1000, 1000
 # Samples after which the next call is compared, too.
 _FOLLOWED = 8
-# Samples and calls, and pairs of calls, in which nothing may change before that is said.
+# Samples, calls, and pairs of calls, in which nothing may change before that is said.
 _SAMES, _SAME_CALLS, _PAIRS = 4, 100, 2
 # Elements of an array of NumPy that are compared, 10 µs at most, and how many values
 # some of them have at least: a mask, or a batch of padding, may well come again.
@@ -38,7 +40,7 @@ _COMPARED, _SEEN, _VALUES = 4096, 256, 16
 class _Arguments:
     """What the arguments of a function have been in all samples, by their numbers."""
 
-    def __init__(self, leaves: Sequence[Any], call: int, array: type) -> None:
+    def __init__(self, leaves: Sequence[Any], call: int, array: Any) -> None:
         self._array, self._number = array, len(leaves)
         self._first = self._last = call
         self.samples, self._pairs = 1, 0
@@ -87,33 +89,26 @@ class _Arguments:
     def _is_all(self, leaves: Sequence[Any], results: Sequence[Any]) -> bool:
         """Return whether nothing else changed but *results* of the call before."""
         returned = {id(of()) for of in results}
+        numbered = enumerate(leaves)
+        arrays = [(at, of) for at, of in numbered if isinstance(of, self._array)]
         return all(
             at in self._held or id(leaf) in returned or is_key(leaf) or leaf.size == 1
-            for at, leaf in enumerate(leaves)
-            if isinstance(leaf, self._array)
+            for at, leaf in arrays
         )
 
     def explain(self, jaxpr: Any) -> facts.Repeated:
         """Return what does not advance, of a function that has this *jaxpr*."""
         calls = self._last - self._first
         is_long = self.samples >= _SAMES and calls >= _SAME_CALLS
-        if not (is_long and self.is_open and len(jaxpr.invars) == self._number):
-            return facts.Repeated()
-        state = updated(jaxpr)
+        state = updated(jaxpr, self._number) if is_long and self.is_open else []
         held = [at for at in state if at in self._held]
-        is_state = bool(state) and held == state
-        found = held if is_state else sorted(self._fresh)
-        if not state or not found or (held and not is_state):
+        kind, found = "state", held
+        if state and not held and self._pairs >= _PAIRS:
+            kind, found = "batch", sorted(self._fresh)
+        if not found or (held and held != state):
             return facts.Repeated()
-        if not is_state and self._pairs < _PAIRS:
-            return facts.Repeated()
-        return facts.Repeated(
-            "state" if is_state else "batch",
-            tuple([argument_name(jaxpr, at) for at in found]),
-            self.samples,
-            calls + 1,
-            counts(jaxpr),
-        )
+        names = tuple([argument_name(jaxpr, at) for at in found])
+        return facts.Repeated(kind, names, self.samples, calls + 1, counts(jaxpr))
 
 
 def _few(array: Any) -> Any:
@@ -128,8 +123,9 @@ def _content(array: Any) -> tuple[int, int]:
 class Repeats:
     """Compares the arguments of sampled calls."""
 
-    def __init__(self, context: Context) -> None:
-        self._jax = context.jax
+    def __init__(self, context: Context, lines: SourceLineFinder) -> None:
+        self._jax, self._sites = context.jax, context.sites
+        self._lines = lines
         self._found: dict[Function, _Arguments] = {}
 
     def sampled(self, sample: Sample, results: Sequence[Any] | None = None) -> None:
@@ -156,10 +152,17 @@ class Repeats:
             sample.follow(partial(self.sampled, results=returned))
 
     def all(self) -> dict[Function, facts.Repeated]:
-        """Return what does not advance, by function."""
-        return {
-            function: repeated
-            for function, arguments in self._found.copy().items()
-            if (jaxpr := function.lowered()) is not None
-            and (repeated := arguments.explain(jaxpr)).kind
-        }
+        """Return what does not advance, by function, with a line that calls it."""
+        found = {}
+        for function, arguments in self._found.copy().items():
+            jaxpr = function.lowered()
+            repeated = facts.Repeated() if jaxpr is None else arguments.explain(jaxpr)
+            if repeated.kind:
+                found[function] = repeated.replace(where=self._where(function.name))
+        return found
+
+    def _where(self, function: str) -> str:
+        for name, code, offset in self._sites.places():
+            if name == function and self._lines.is_user(code.co_filename):
+                return f"{display_path(code.co_filename)}:{line_at(code, offset)}"
+        return ""

@@ -28,6 +28,7 @@ _MOST_EQUATIONS, _PASSES = 20_000, 8
 # Run their body once, on all that they are given, or are plain operations with one.
 _CALLS = re.compile("(pjit|jit|remat.*|checkpoint|(closed_|core_|custom_[jv]+p_)call)$")
 _PLAIN = re.compile("(reduce|scatter|select_and|arg|cum)")
+_COMBINED = "axes", "axis_name"
 # What devices do inside of kernels and foreign functions is not known.
 _OPAQUE = re.compile("call|kernel|ffi|partition|dma|remote|semaphore")
 
@@ -49,8 +50,8 @@ def unreduced(jaxpr: Any, lines: SourceLineFinder) -> Unreduced | None:
 
 def _judged(equation: Any, around: Any, lines: SourceLineFinder) -> Unreduced | None:
     given, inner = equation.params, called(equation.params)
-    ways = [(given.get(f"{end}_specs"), given.get(f"{end}_names")) for end in _ENDS]
-    taken, returned = (names if specs is None else specs for specs, names in ways)
+    taken = given.get("in_specs", given.get("in_names"))  # up to 0.6.0
+    returned = given.get("out_specs", given.get("out_names"))
     is_checked = given.get("check_vma", given.get("check_rep", True))
     if is_checked or inner is None or taken is None or returned is None:
         return None
@@ -91,9 +92,6 @@ def _judged(equation: Any, around: Any, lines: SourceLineFinder) -> Unreduced | 
         devices=sizes[axis],
         where=where,
     )
-
-
-_ENDS = "in", "out"
 
 
 def _names(jaxpr: Any, kind: str, variables: Sequence[Any]) -> list[str]:
@@ -149,7 +147,7 @@ def _applied(equation: Any, given: list[_Divided]) -> Iterator[_Divided]:
                 for axis, of in _joined(several).items()
             }
         return
-    combined = {*_flat(params.get("axes")), *_flat(params.get("axis_name"))}
+    combined = {axis for kind in _COMBINED for axis in _flat(params.get(kind))}
     is_plain = _PLAIN.match(name) or not any(map(_holds_jaxpr, params.values()))
     is_clear = is_plain and not _OPAQUE.search(name)
     every = {

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 from traceback import walk_tb
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 """Path prefix of the parts of jaxmon that run inside programs."""
 
 _MAX_FILES = 10_000
+_INSTRUCTION = 2
 
 
 class SourceLine(NamedTuple):
@@ -254,6 +256,11 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
     if len(_searched) < _MOST_SEARCHES:
         _searched[pattern, file] = found
     return found
+
+
+def line_at(code: CodeType, offset: int) -> int | None:
+    """Return the line of the instruction at an *offset* in bytes."""
+    return next(islice(code.co_positions(), offset // _INSTRUCTION, None), (None,))[0]
 
 
 def set_at(setting: str, finder: SourceLineFinder) -> str:

@@ -57,12 +57,13 @@ def zeroed(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
     return Frozen(tuple(names), where=where) if names else None
 
 
-def updated(jaxpr: Any) -> list[int]:
+def updated(jaxpr: Any, number: int) -> list[int]:
     """
-    Return the numbers of the arguments that *jaxpr* updates, if there are several, and
-    it computes a gradient; else, of none. Takes a microsecond per equation.
+    Return the numbers of the arguments that *jaxpr* updates, if there are several, of
+    that *number*, and it computes a gradient. Takes a microsecond per equation.
     """
-    found = [at for at, _, _ in _updates(jaxpr)]
+    is_whole = len(jaxpr.invars) == number
+    found = [at for at, _, _ in _updates(jaxpr)] if is_whole else []
     stacks = (
         str(equation.source_info.name_stack)
         for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS if found[1:] else 0)
@@ -72,7 +73,7 @@ def updated(jaxpr: Any) -> list[int]:
 
 
 def counts(jaxpr: Any) -> bool:
-    """Return whether *jaxpr* returns an integer that it takes, and nothing else made."""
+    """Return whether *jaxpr* returns an integer that it makes of one that it takes."""
     made = {out: of for of in jaxpr.eqns for out in of.outvars}
     numbers = {var for var in jaxpr.invars if _is_count(var)}
     return any(
