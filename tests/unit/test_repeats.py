@@ -97,6 +97,12 @@ def dropped_by_hand(step):
         step(PARAMS, x)
 
 
+def timed(step):
+    state = OPTIMIZER.init(PARAMS)
+    for _ in range(CALLS):
+        step(PARAMS, state, FIXED)
+
+
 def only_the_state_kept(step):
     state = OPTIMIZER.init(PARAMS)
     for x in batches():
@@ -168,13 +174,14 @@ FILLED = np.empty(SHAPE, np.float32)
         (train, trained(FIXED[:60] for _ in range(CALLS))),
         (train, trained(jnp.asarray(FIXED) for _ in range(CALLS))),
         (train, trained(np.ones(SHAPE, np.float32) for _ in range(CALLS))),
+        (train, timed),
         (descend, proposed),
         (accumulate, accumulated),
         (perturb, dropped_by_hand),
     ],
 )
 def test_what_advances_or_is_the_same_on_purpose(jitted, calls):
-    """Training; proposals, some accepted; gradients; draws from one start."""
+    """Training; a benchmark; proposals, some accepted; gradients; draws."""
     assert judged(jitted, calls) is None
 
 

@@ -45,7 +45,7 @@ _PAUSE = 0.1
 _FOLLOWED, _ENOUGH = 2, 5
 
 
-class _KeyCount:
+class KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
     value = b""
@@ -80,7 +80,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.draws = 0
-        self.key = _KeyCount()
+        self.key = KeyCount()
         self.read = -_PAUSE
 
 
@@ -94,7 +94,7 @@ class KeyPart(Part):
         self._guard = context.guard
         self._watcher = watcher
         self._drawn: dict[Function, tuple[bool, ...]] = {}
-        self._seen: dict[Function, list[_KeyCount]] = {}
+        self._seen: dict[Function, list[KeyCount]] = {}
         self._lines: dict[str, _Line] = {}
         context.observers.lowered.append(self.lowered)
         context.observers.sample.append(self.sampled)
@@ -120,7 +120,7 @@ class KeyPart(Part):
             read = partial(self._read_drawn, line.key, line.draws, key)
             self._watcher.submit(Pending([key], read))
 
-    def _read_drawn(self, count: _KeyCount, draws: int, key: Any) -> None:
+    def _read_drawn(self, count: KeyCount, draws: int, key: Any) -> None:
         for value in self._values([key]):
             count.add(value, draws)
 
@@ -198,6 +198,6 @@ class KeyPart(Part):
         if not (values := self._values(keys)):
             return
         seen = self._seen.setdefault(function, [])
-        seen.extend(_KeyCount() for _ in values[len(seen) :])
+        seen.extend(KeyCount() for _ in values[len(seen) :])
         for key, value in zip(seen, values, strict=False):
             key.add(value, call)

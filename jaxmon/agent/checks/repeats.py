@@ -43,18 +43,15 @@ class _Arguments:
     def __init__(self, leaves: Sequence[Any], call: int, array: Any) -> None:
         self._array, self._number = array, len(leaves)
         self._first = self._last = call
-        self.samples, self._pairs = 1, 0
+        self.samples, self._pairs, self._moved = 1, 0, False
         # Arrays of JAX that were the same in all; digests and places of those of NumPy.
         self._held = {
             at: weakref.ref(leaf)
             for at, leaf in enumerate(leaves)
             if isinstance(leaf, array) and is_pollable(leaf)
         }
-        self._given = {
-            at: _content(leaf)
-            for at, leaf in enumerate(leaves)
-            if isinstance(leaf, np.ndarray) and leaf.size > 1
-        }
+        self._given = _contents(leaves)
+        self._digests = {at: digest for at, (digest, _) in self._given.items()}
         # Those that were made anew for each call.
         self._fresh = {
             at
@@ -74,12 +71,14 @@ class _Arguments:
         self._last, self.samples = call, self.samples + 1
         if len(leaves) != self._number:
             self._held, self._fresh = {}, set()
-            return
-        self._held = {at: of for at, of in self._held.items() if of() is leaves[at]}
+        held, before = self._held.items(), len(self._held)
+        self._held = {at: of for at, of in held if of() is leaves[at]}
+        self._moved |= len(self._held) < before
         if not self._fresh:
             return
-        given = {at: _content(leaves[at]) for at in self._given}
-        is_same = all(given[at][0] == of[0] for at, of in self._given.items())
+        given = _contents(leaves)
+        is_same = {n: of[0] for n, of in given.items()} == self._digests
+        self._moved |= not is_same
         if is_same and results is not None:
             is_same, self._pairs = self._is_all(leaves, results), self._pairs + 1
             self._fresh = {at for at in self._fresh if given[at] != self._given[at]}
@@ -99,7 +98,8 @@ class _Arguments:
     def explain(self, jaxpr: Any) -> facts.Repeated:
         """Return what does not advance, of a function that has this *jaxpr*."""
         calls = self._last - self._first
-        is_long = self.samples >= _SAMES and calls >= _SAME_CALLS
+        # A benchmark may pass the same of everything.
+        is_long = self.samples >= _SAMES and calls >= _SAME_CALLS and self._moved
         state = updated(jaxpr, self._number) if is_long and self.is_open else []
         held = [at for at in state if at in self._held]
         kind, found = "state", held
@@ -115,9 +115,13 @@ def _few(array: Any) -> Any:
     return array.flat[:: array.size // _COMPARED | 1]
 
 
-def _content(array: Any) -> tuple[int, int]:
-    """Return a hash of some of an *array*, and where it is."""
-    return hash(_few(array).tobytes()), array.__array_interface__["data"][0]
+def _contents(leaves: Sequence[Any]) -> dict[int, tuple[int, int]]:
+    """Return of each array of NumPy a hash of some of it, and where it is."""
+    return {
+        at: (hash(_few(leaf).tobytes()), leaf.__array_interface__["data"][0])
+        for at, leaf in enumerate(leaves)
+        if isinstance(leaf, np.ndarray) and leaf.size > 1
+    }
 
 
 class Repeats:

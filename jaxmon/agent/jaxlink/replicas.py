@@ -13,188 +13,158 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from jaxmon.agent.jaxlink.contents import called, is_literal, kind_of
+from jaxmon.agent.jaxlink.contents import argument_name, called, is_literal, kind_of
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_of
 from jaxmon.facts.contents import Unreduced
 
 
-# Axes along which a value differs, each with the numbers of the arguments that are
-# divided; with none if anything that it is computed of may have been combined.
-_Divided: TypeAlias = Mapping[str, frozenset[int]]
+# Of what a value that differs along an axis is made: the numbers of the arguments that
+# are divided, none if any of it may have been combined. `None` if it does not differ.
+_Made: TypeAlias = frozenset[int] | None
 
-_NONE: _Divided = {}
-_MOST_EQUATIONS, _PASSES = 20_000, 8
+_COMBINED: _Made = frozenset()
+_MOST_EQUATIONS, _PASSES = 20_000, 3
 # Run their body once, on all that they are given, or are plain operations with one.
-_CALLS = re.compile("(pjit|jit|remat.*|checkpoint|(closed_|core_|custom_[jv]+p_)call)$")
-_PLAIN = re.compile("(reduce|scatter|select_and|arg|cum)")
-_COMBINED = "axes", "axis_name"
+_CALLS = "(pjit|jit|remat.*|checkpoint|(closed_|core_|custom_[jv]+p_)call)$"
+_PLAIN = "(reduce|scatter|select_and|arg|cum)"
 # What devices do inside of kernels and foreign functions is not known.
-_OPAQUE = re.compile("call|kernel|ffi|partition|dma|remote|semaphore")
+_OPAQUE = "call|kernel|ffi|partition|dma|remote|semaphore"
+_ALONG = "axes", "axis_name"
 
 
 def unreduced(jaxpr: Any, lines: SourceLineFinder) -> Unreduced | None:
     """
     Return outputs of a ``shard_map`` in *jaxpr* that differ by device, though they are
     said not to, if one has the form of an argument that is whole: a state, or gradients
-    of one. Takes a microsecond per equation, twice if there is a ``shard_map``.
+    of one. Takes a microsecond per equation, twice for each axis of a ``shard_map``.
     """
-    found = (
-        _judged(equation, inside, lines)
-        for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS)
-        for equation in inside.eqns
-        if equation.primitive.name == "shard_map"
-    )
-    return next(filter(None, found), None)
+    for around in jaxprs_of(jaxpr, _MOST_EQUATIONS):
+        for equation in around.eqns:
+            params = equation.params
+            if equation.primitive.name != "shard_map":
+                continue
+            if params.get("check_vma", params.get("check_rep", True)):
+                continue
+            for axis, size in dict(params["mesh"].shape).items():
+                found = _along(axis, equation, around, lines) if size > 1 else None
+                if found is not None:
+                    return found.replace(devices=size)
+    return None
 
 
-def _judged(equation: Any, around: Any, lines: SourceLineFinder) -> Unreduced | None:
-    given, inner = equation.params, called(equation.params)
-    taken = given.get("in_specs", given.get("in_names"))  # up to 0.6.0
-    returned = given.get("out_specs", given.get("out_names"))
-    is_checked = given.get("check_vma", given.get("check_rep", True))
-    if is_checked or inner is None or taken is None or returned is None:
+def _along(
+    axis: str, equation: Any, around: Any, lines: SourceLineFinder
+) -> Unreduced | None:
+    params, inner = equation.params, called(equation.params)
+    taken = params.get("in_specs", params.get("in_names"))  # up to 0.6.0
+    returned = params.get("out_specs", params.get("out_names"))
+    if inner is None or taken is None or returned is None:
         return None
-    sizes = dict(given["mesh"].shape)
-    axes = [[name for name in _axes(of) if sizes.get(name, 1) > 1] for of in taken]
-    arguments = [dict.fromkeys(of, frozenset((at,))) for at, of in enumerate(axes)]
-    whole = {
+    numbered = enumerate(taken)
+    given = [frozenset((n,)) if axis in _axes(of) else None for n, of in numbered]
+    whole = [
         (of.aval.shape, of.aval.dtype)
-        for of, divided in zip(inner.invars, axes, strict=True)
-        if not divided and of.aval.shape and "float" in str(of.aval.dtype)
-    }
-    paths = _names(around, "result_paths", around.outvars)
-    pairs = zip(around.outvars, paths, strict=True)
-    names = {of: path for of, path in pairs if not is_literal(of)}
-    made = {of: made for made in inner.eqns for of in made.outvars}
-    where = ""
-    outputs, along, is_state = list[str](), dict[str, frozenset[int]](), False
-    results = zip(inner.outvars, _flow(inner, arguments), returned, strict=True)
-    for (variable, divided, spec), outer in zip(results, equation.outvars, strict=True):
-        lost = {axis for axis, of in divided.items() if of} - _axes(spec)
+        for of, divided in zip(inner.invars, given, strict=True)
+        if divided is None and of.aval.shape and "float" in str(of.aval.dtype)
+    ]
+    lost = [
+        (variable, outer, divided)
+        for variable, outer, divided, spec in zip(
+            *(inner.outvars, equation.outvars, _flow(inner, given, axis), returned),
+            strict=True,
+        )
         # What the caller drops may be anything.
-        if not lost or type(outer).__name__ == "DropVar":
-            continue
-        outputs.append(names.get(outer) or kind_of(variable))
-        if variable in made:
-            where = where or lines.place_of(made[variable].source_info.traceback)
-        is_state |= (variable.aval.shape, variable.aval.dtype) in whole
-        for axis in lost:
-            along[axis] = along.get(axis, frozenset()) | divided[axis]
-    if not is_state:
+        if divided and axis not in _axes(spec) and type(outer).__name__ != "DropVar"
+    ]
+    if not any((of.aval.shape, of.aval.dtype) in whole for of, _, _ in lost):
         return None
-    axis = max(along, key=lambda axis: len(along[axis]))
-    inputs = _names(inner, "arg_names", inner.invars)
+    made = {of: made for made in inner.eqns for of in made.outvars}
+    first = made.get(lost[0][0])
+    origins = sorted(frozenset[int]().union(*(divided for *_, divided in lost)))
     return Unreduced(
-        outputs=tuple(outputs),
-        arguments=tuple(inputs[at] for at in sorted(along[axis])),
+        outputs=tuple(_result_name(around, outer) for _, outer, _ in lost),
+        arguments=tuple(argument_name(inner, at) for at in origins),
         axis=axis,
-        devices=sizes[axis],
-        where=where,
+        where=lines.place_of(first.source_info.traceback) if first else "",
     )
 
 
-def _names(jaxpr: Any, kind: str, variables: Sequence[Any]) -> list[str]:
-    """Return JAX's names of *variables*, or their types."""
-    found = getattr(getattr(jaxpr, "debug_info", None), kind, None) or ()
-    if len(found) != len(variables) or not all(isinstance(of, str) for of in found):
-        return [kind_of(of) for of in variables]
-    return [re.sub("^result", "", of) for of in found]
+def _result_name(jaxpr: Any, variable: Any) -> str:
+    """Return JAX's name of a result of *jaxpr*, or the type of *variable*."""
+    paths = getattr(getattr(jaxpr, "debug_info", None), "result_paths", None) or ()
+    named = zip(jaxpr.outvars, paths, strict=False)
+    found = (str(path).removeprefix("result") for of, path in named if of is variable)
+    return next(found, kind_of(variable))
 
 
 def _axes(spec: Any) -> set[str]:
     """Return the axes in a `PartitionSpec`, or in what older releases of JAX have."""
     parts = spec.values() if isinstance(spec, Mapping) else spec or ()
-    several = [of if isinstance(of, tuple) else (of,) for of in parts]
-    return {name for of in several for name in of if isinstance(name, str)}
+    return {axis for of in parts for axis in _flat(of)}
 
 
-def _joined(given: Sequence[_Divided]) -> _Divided:
-    found: dict[str, frozenset[int]] = {}
-    for divided in given:
-        for axis, arguments in divided.items():
-            others = found.get(axis, arguments)
-            found[axis] = arguments | others if arguments and others else frozenset()
-    return found
+def _flat(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
-def _flow(jaxpr: Any, arguments: Sequence[_Divided]) -> list[_Divided]:
-    """Return along which axes the results of *jaxpr* differ for sure."""
-    found: dict[Any, _Divided] = dict(zip(jaxpr.invars, arguments, strict=True))
+def _joined(given: Sequence[_Made]) -> _Made:
+    found = [of for of in given if of is not None]
+    every = frozenset[int]().union(*found) if all(found) else _COMBINED
+    return every if found else None
 
-    def of(value: Any) -> _Divided:
-        return _NONE if is_literal(value) else found.get(value, _NONE)
 
+def _flow(jaxpr: Any, arguments: Sequence[_Made], axis: str) -> list[_Made]:
+    """Return of what the results of *jaxpr* are made."""
+    found: dict[Any, _Made] = dict(zip(jaxpr.invars, arguments, strict=True))
     for equation in jaxpr.eqns:
-        given = [of(value) for value in equation.invars]
-        if any(given):
-            results = _applied(equation, given)
+        given = [None if is_literal(of) else found.get(of) for of in equation.invars]
+        if any(of is not None for of in given):
+            results = _applied(equation, given, axis)
             found.update(zip(equation.outvars, results, strict=False))
-    return [of(value) for value in jaxpr.outvars]
+    return [None if is_literal(of) else found.get(of) for of in jaxpr.outvars]
 
 
-def _applied(equation: Any, given: list[_Divided]) -> Iterator[_Divided]:
+_EITHER = {frozenset, type(None)}
+
+
+def _applied(equation: Any, given: list[_Made], axis: str) -> list[_Made]:
     name, params = equation.primitive.name, equation.params
-    bodies = list(_bodies(equation, given))
+    bodies = list(_bodies(equation, given, axis))
     if bodies:
-        results = [_flow(*body) for body in bodies]
-        for several in zip(*results, strict=True):
-            # Whichever branch is taken: what one of them combines is not certain.
-            yield {
-                axis: of
-                if all(axis in divided for divided in several)
-                else frozenset[int]()
-                for axis, of in _joined(several).items()
-            }
-        return
-    combined = {axis for kind in _COMBINED for axis in _flat(params.get(kind))}
-    is_plain = _PLAIN.match(name) or not any(map(_holds_jaxpr, params.values()))
-    is_clear = is_plain and not _OPAQUE.search(name)
-    every = {
-        axis: of if is_clear and axis not in combined else frozenset[int]()
-        for axis, of in _joined(given).items()
-    }
-    for _ in equation.outvars:
-        yield every
+        results = zip(*(_flow(*body, axis) for body in bodies), strict=True)
+        # Whichever branch is taken: what one of them combines is not certain.
+        return [
+            _COMBINED if {*map(type, of)} == _EITHER else _joined(of) for of in results
+        ]
+    runs = [hasattr(getattr(of, "jaxpr", of), "eqns") for of in params.values()]
+    is_clear = re.match(_PLAIN, name) or not any(runs)
+    along = {of for kind in _ALONG for of in _flat(params.get(kind))}
+    if axis in along or not is_clear or re.search(_OPAQUE, name):
+        return [_COMBINED] * len(equation.outvars)
+    return [_joined(given)] * len(equation.outvars)
 
 
 def _bodies(
-    equation: Any, given: list[_Divided]
-) -> Iterator[tuple[Any, list[_Divided]]]:
+    equation: Any, given: list[_Made], axis: str
+) -> Iterator[tuple[Any, list[_Made]]]:
     """Yield what *equation* runs, with what that is given in the end."""
     name, params = equation.primitive.name, equation.params
     if name == "cond":
         for branch in params["branches"]:
             yield branch.jaxpr, given[1:]
-    elif name == "scan":
-        body, first = params["jaxpr"].jaxpr, params["num_consts"]
-        yield body, _later(body, given, first, params["num_carry"])
-    elif name == "while":
-        body, first = params["body_jaxpr"].jaxpr, params["cond_nconsts"]
-        carried = len(body.outvars)
-        yield body, _later(body, given[first:], params["body_nconsts"], carried)
-    elif _CALLS.match(name):
+    elif name in {"scan", "while"}:
+        body = params["jaxpr" if name == "scan" else "body_jaxpr"].jaxpr
+        before = 0 if name == "scan" else params["cond_nconsts"]
+        first = params["num_consts" if name == "scan" else "body_nconsts"]
+        carried = params["num_carry"] if name == "scan" else len(body.outvars)
+        given, end = given[before:], first + carried
+        for _ in range(_PASSES):
+            # A later pass is given what the one before has returned.
+            pairs = zip(given[first:end], _flow(body, given, axis), strict=False)
+            given = [*given[:first], *map(_joined, pairs), *given[end:]]
+        yield body, given
+    elif re.match(_CALLS, name):
         inner = called(params)
         if inner is not None and len(inner.invars) == len(given):
             yield inner, given
-
-
-def _later(
-    body: Any, given: list[_Divided], first: int, carried: int
-) -> list[_Divided]:
-    """Return what a later pass of a loop is given, which carries what it returned."""
-    for _ in range(_PASSES):
-        before, after = given[first : first + carried], _flow(body, given)
-        both = [_joined(of) for of in zip(before, after, strict=False)]
-        if both == before:
-            break
-        given = [*given[:first], *both, *given[first + carried :]]
-    return given
-
-
-def _holds_jaxpr(value: Any) -> bool:
-    return hasattr(getattr(value, "jaxpr", value), "eqns")
-
-
-def _flat(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

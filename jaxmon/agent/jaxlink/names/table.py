@@ -238,6 +238,8 @@ branches that are all computed under jax.vmap
     yyyyy jax._src.lax.control_flow.conditionals
 names of arrays that each device holds whole
     yyyyy <jaxpr>.debug_info.arg_names
+names of copies that differ between devices
+    yyyyy <jaxpr>.debug_info.result_paths
 copies that differ between devices | group what a shard_map divides
     -yyyy <shard_map>.in_specs
     y---- <shard_map>.in_names
