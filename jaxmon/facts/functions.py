@@ -198,10 +198,14 @@ class Numerics(Fact):
 
 
 class Keys(Fact):
-    """For how many samples, and calls, a function has had the same PRNG key."""
+    """
+    For how many samples, and calls, a function has had the same PRNG key; *where*: a
+    line that calls it.
+    """
 
     samples: int = 0
     calls: int = 0
+    where: str = ""
 
 
 class Program(Fact):

@@ -65,11 +65,15 @@ def judged(jitted, calls):
     repeats = Repeats(context, SourceLineFinder(jax))
     follow: list[Any] = []
 
+    def followed(observe, passed):
+        assert not passed
+        follow.append(observe)
+
     def called(*args):
         outputs, count = jitted(*args), function.objects.calls + 1
         function.objects.calls = count
         traced[0] = traced[0] or jitted.trace(*args).jaxpr.jaxpr
-        sample = Sample(function, jitted, args, {}, outputs, follow.append)
+        sample = Sample(function, jitted, args, {}, outputs, followed)
         waiting, follow[:] = follow.copy(), []
         for observe in waiting:
             observe(sample)

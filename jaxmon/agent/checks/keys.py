@@ -3,8 +3,8 @@ Detects functions that draw the same random numbers on every call.
 
 The keys among the arguments of sampled calls are read once they are ready, by a thread
 of ours. Eight bytes each: nothing is computed, and nothing waits. Until a key changes,
-so are those of the calls that follow. Outside of jitted functions, keys are seen where
-`jax.random` checks them.
+so are those of a few calls that follow. Outside of jitted functions, keys are seen
+where `jax.random` checks them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import (
     KeyDraws,
     TooManyEquationsError,
@@ -41,8 +42,9 @@ _MOST_LINES = 1_000
 _PAUSE = 0.1
 
 
-# Calls after a sampled one whose keys are read, too, and how many are enough.
-_FOLLOWED, _ENOUGH = 2, 5
+# Calls after a sampled one whose keys are read, too, how many are enough, and how far
+# apart they are, at most and as a part of all calls: the slow ones are seldom sampled.
+_FOLLOWED, _ENOUGH, _APART, _PART = 4, 5, 30, 4
 
 
 class KeyCount:
@@ -90,7 +92,7 @@ class KeyPart(Part):
     name = SITE
 
     def __init__(self, context: Context, watcher: Watcher) -> None:
-        self._jax = context.jax
+        self._jax, self._sites = context.jax, context.sites
         self._guard = context.guard
         self._watcher = watcher
         self._drawn: dict[Function, tuple[bool, ...]] = {}
@@ -171,7 +173,8 @@ class KeyPart(Part):
         is_open = any([key.value and key.samples < _ENOUGH for key in seen])
         is_open &= not any([key.longest[0] for key in seen])
         if more and sample.follow and (is_open or not seen):
-            sample.follow(partial(self.sampled, more=more - 1))
+            apart = min(call // _PART, _APART)
+            sample.follow(partial(self.sampled, more=more - 1), apart)
 
     def explain(self) -> Explanation:
         """Return the keys that functions and lines draw from."""
@@ -189,9 +192,10 @@ class KeyPart(Part):
 
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
-        found = {}
+        found, lines = {}, SourceLineFinder(self._jax)
         for function, seen in self._seen.copy().items():
-            found[function.name] = facts.Keys(*max(key.run for key in seen))
+            where = lines.place_that_calls(function.name, self._sites.places())
+            found[function.name] = facts.Keys(*max(key.run for key in seen), where)
         return found
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:

@@ -20,11 +20,10 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.jaxlink.contents import argument_name
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, line_at
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import is_key
 from jaxmon.agent.jaxlink.updates import counts, updated
 from jaxmon.facts import functions as facts
-from jaxmon.host.sources import display_path
 
 
 _MOST_FUNCTIONS, _MOST_LEAVES = 1000, 1000
@@ -153,7 +152,7 @@ class Repeats:
                 for of in tree.tree_leaves(sample.outputs)
                 if isinstance(of, self._jax.Array)
             ]
-            sample.follow(partial(self.sampled, results=returned))
+            sample.follow(partial(self.sampled, results=returned), 0)
 
     def all(self) -> dict[Function, facts.Repeated]:
         """Return what does not advance, by function, with a line that calls it."""
@@ -162,11 +161,7 @@ class Repeats:
             jaxpr = function.lowered()
             repeated = facts.Repeated() if jaxpr is None else arguments.explain(jaxpr)
             if repeated.kind:
-                found[function] = repeated.replace(where=self._where(function.name))
+                places = self._sites.places()
+                where = self._lines.place_that_calls(function.name, places)
+                found[function] = repeated.replace(where=where)
         return found
-
-    def _where(self, function: str) -> str:
-        for name, code, offset in self._sites.places():
-            if name == function and self._lines.is_user(code.co_filename):
-                return f"{display_path(code.co_filename)}:{line_at(code, offset)}"
-        return ""

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from traceback import walk_tb
@@ -130,6 +130,16 @@ class SourceLineFinder:
             if output in equation.outvars
         )
         return next(map(self.place_of, made), "")
+
+    def place_that_calls(
+        self, function: str, places: Iterable[tuple[str, CodeType, int]]
+    ) -> str:
+        """Return the first of *places* of the user's that calls *function*, if any."""
+        for name, code, offset in places:
+            if name == function and self.is_user(code.co_filename):
+                file = sources.display_path(code.co_filename)
+                return f"{file}:{line_at(code, offset)}"
+        return ""
 
     def raised_at(self, error: BaseException) -> str:
         """Return the line that *error* came from, of the program if any is known."""

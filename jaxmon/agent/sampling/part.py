@@ -337,6 +337,8 @@ class Sampling(Part):
         sampler: Sampler,
         counted: CountedFunction,
         observe: Callable[[Sample], None],
+        passed: int,
     ) -> None:
+        sampler.passed = min(passed, sampler.passed) if sampler.followed else passed
         sampler.followed += (observe,)
         arm(counted, sampler)
