@@ -45,7 +45,8 @@ class Sample(NamedTuple):
     """
     A call that has just returned, of JAX's own object *jitted*; donated arguments
     included. *follow* calls its argument with the next call of the same object, once
-    that has returned; `None` if that is not possible. Observers must not keep it.
+    that has returned, or if the other is not 0, one about so many calls later; `None`
+    if that is not possible. Observers must not keep it.
     """
 
     function: Function
@@ -53,7 +54,7 @@ class Sample(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
-    follow: Callable[[Callable[[Sample], None]], None] | None = None
+    follow: Callable[[Callable[[Sample], None], int], None] | None = None
 
 
 class CountedError(NamedTuple):

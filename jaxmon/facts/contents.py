@@ -151,3 +151,16 @@ class Resharded(Fact):
     like: str = ""
     operation: str = ""
     where: str = ""
+
+
+class Unreduced(Fact):
+    """
+    *outputs* of a ``shard_map``, computed *where*, that are said to be equal on the
+    *devices* along an *axis*, and follow from *arguments* that are divided along it.
+    """
+
+    outputs: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    axis: str = ""
+    devices: int = 0
+    where: str = ""

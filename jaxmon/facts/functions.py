@@ -18,6 +18,7 @@ from jaxmon.facts.contents import (
     Inefficient,
     Resharded,
     Selected,
+    Unreduced,
     Unrolled,
     WholeArrays,
 )
@@ -166,21 +167,45 @@ class Frozen(Fact):
     where: str = ""
 
 
+class Repeated(Fact):
+    """
+    *arguments* that do not advance in *samples* over so many *calls*: of a *kind*,
+    ``state``, the same arrays that the function updates, or ``batch``, made anew each
+    time with the same values. *counts*: whether it also returns a count of its own;
+    *where*: a line that calls it.
+    """
+
+    kind: str = ""
+    arguments: tuple[str, ...] = ()
+    samples: int = 0
+    calls: int = 0
+    counts: bool = False
+    where: str = ""
+
+
 class Numerics(Fact):
-    """Values read from outputs, programs in float64, and the state if *frozen*."""
+    """
+    Values read from outputs, programs in float64, the state if *frozen*, and arguments
+    that are *repeated*.
+    """
 
     values: int = 0
     nonfinite: int = 0
     float64_programs: int = 0
     outputs: tuple[Output, ...] = ()
     frozen: Frozen = Frozen()
+    repeated: Repeated = Repeated()
 
 
 class Keys(Fact):
-    """For how many samples, and calls, a function has had the same PRNG key."""
+    """
+    For how many samples, and calls, a function has had the same PRNG key; *where*: a
+    line that calls it.
+    """
 
     samples: int = 0
     calls: int = 0
+    where: str = ""
 
 
 class Program(Fact):
@@ -204,6 +229,7 @@ class Program(Fact):
         resharded: arguments that it divides otherwise than they are.
         duplicated: whether all its devices compute the same, and exchange nothing.
         zeroed: arguments that it returns plus products with 0, and others with none.
+        unreduced: outputs that devices are said to have alike, and do not.
         inefficient: an operation in it that has a cheaper form.
         copied: what it copies, for it must not write into its arguments.
     """
@@ -235,6 +261,7 @@ class Program(Fact):
     resharded: Resharded | None = None
     duplicated: bool = False
     zeroed: Frozen | None = None
+    unreduced: Unreduced | None = None
     inefficient: Inefficient | None = None
     copied: Copied = Copied()
 

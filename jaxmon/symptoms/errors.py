@@ -320,7 +320,8 @@ def _faults(snapshot: Snapshot) -> Iterator[Finding]:
         name, called = function.name, snapshot.time.calls(function.name)
         for state, text in _FAULTS.items():
             found = [of for of in function.numerics.outputs if of.state == state]
-            if not found:
+            # What is certain of the program says more.
+            if not found or (state == "differs" and function.program.unreduced):
                 continue
             named = [of.name or "its output" for of in found[:_MOST_EVIDENCE]]
             also = [

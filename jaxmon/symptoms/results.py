@@ -346,7 +346,8 @@ def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{name} got the same PRNG key in {keys.calls:,} calls, as far as "
                 f"{keys.samples:,} samples show, and draws from it"
             )
-            found.append((name, verdict, snapshot.time.calls(name)))
+            where = snapshot.time.calls(name) or keys.where
+            found.append((name, verdict, where))
     for line in snapshot.draws:
         if line.samples >= _SAME_SAMPLES and line.same >= least:
             verdict = (

@@ -11,7 +11,7 @@ import pytest
 from jax import lax, random
 
 from jaxmon.agent import Agent
-from jaxmon.agent.checks.keys import KeyPart
+from jaxmon.agent.checks.keys import KeyCount, KeyPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.transforms import drawn_from
 from jaxmon.facts.process import read
@@ -103,6 +103,18 @@ def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -
     jax.jit(function)(*args)
 
     assert found[-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "run"),
+    [("aaaaabbb", (5, 5)), ("aaabbbbb", (5, 5)), ("abcdefgh", (1, 1))],
+)
+def test_a_key_of_most_samples_counts(values: str, run: tuple[int, int]) -> None:
+    """Though an evaluation at the end has others; not one that few samples had."""
+    count = KeyCount()
+    for call, value in enumerate(values, 1):
+        count.add(value.encode(), call)
+    assert count.run == run
 
 
 def findings(agent: Agent) -> list[Finding]:

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
-from jaxmon.agent.jaxlink.contents import captured, selected, whole, zeroed
+from jaxmon.agent.jaxlink.contents import captured, selected, whole
 from jaxmon.agent.jaxlink.inefficiencies import inefficient
+from jaxmon.agent.jaxlink.replicas import unreduced
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.updates import zeroed
 
 
 LINES = SourceLineFinder(jax)
@@ -351,3 +353,72 @@ def test_operations_with_a_cheaper_form_are_found(fun, given, kind, size):
 def test_what_has_no_cheaper_form_is_silent(fun, given):
     """Nor what is small, or used otherwise, too."""
     assert inefficient(jaxpr_of(fun, *given), LINES) is None
+
+
+MESH = AbstractMesh((2,), ("data",))
+PARTS, WHOLE = PartitionSpec("data"), PartitionSpec()
+UNCHECKED = {"check_vma": False}
+
+
+def apart(reduce, *, inside=lambda grads: grads, returned=WHOLE):
+    """Return what is found of a step with data parallelism that combines so."""
+
+    def local(params, x):
+        value, grads = jax.value_and_grad(loss)(params, x)
+        grads = inside(reduce(grads))
+        new = jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+        return new, value[None]
+
+    params = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}
+    given = {"in_specs": (WHOLE, PARTS), "out_specs": (returned, PARTS)}
+    step = jax.jit(jax.shard_map(local, mesh=MESH, **given, **UNCHECKED))
+    return unreduced(jaxpr_of(step, params, jnp.ones((4, 3))), LINES)
+
+
+def looped(grads):
+    def more(carried, _):
+        return jax.tree.map(jnp.tanh, carried), None
+
+    return jax.lax.scan(more, grads, None, 3)[0]
+
+
+def mean(grads):
+    return jax.lax.pmean(grads, "data")
+
+
+def ring(grads):
+    other = jax.lax.ppermute(grads, "data", [(0, 1), (1, 0)])
+    return jax.tree.map(jnp.add, grads, other)
+
+
+def gathered(grads):
+    every = jax.lax.all_gather(grads, "data")
+    return jax.tree.map(lambda of: of.mean(0), every)
+
+
+def seldom(grads):
+    first = jax.tree.leaves(grads)[0].sum()
+    return jax.lax.cond(first > 0, mean, lambda of: of, grads)
+
+
+def test_copies_that_drift_apart_are_found():
+    """By axis and what is divided; not what anything may have combined on the way."""
+    found = apart(lambda grads: grads)
+    assert found.outputs == ("[0]['b']", "[0]['w']")
+    assert (found.arguments, found.axis, found.devices) == (("x",), "data", 2)
+    assert found.where.endswith(at(apart, 6))
+    assert apart(lambda grads: grads, inside=looped).outputs == found.outputs
+    assert apart(lambda of: {**of, "w": mean(of["w"])}).outputs == ("[0]['b']",)
+    for reduce in (mean, ring, gathered, seldom, lambda of: mean(jax.jit(mean)(of))):
+        assert apart(reduce) is None
+    assert apart(lambda grads: grads, inside=lambda of: looped(mean(of))) is None
+
+
+def test_a_loss_alone_may_be_that_of_one_device():
+    """Its gradient is combined where JAX takes the derivative of the shard_map."""
+    given = {"in_specs": (WHOLE, PARTS), "out_specs": WHOLE}
+    whole_loss = jax.shard_map(loss, mesh=MESH, **given, **UNCHECKED)
+    params = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}
+    fun = jax.value_and_grad(whole_loss)
+
+    assert unreduced(jaxpr_of(fun, params, jnp.ones((4, 3))), LINES) is None

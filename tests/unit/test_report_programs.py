@@ -161,6 +161,25 @@ def test_updates_of_zero(calls):
     assert got == [verdict] * (calls - 1)
 
 
+def test_copies_that_drift_apart():
+    """Once, though samples show that copies differ, too."""
+    content = {"outputs": ["[0]['w']"], "arguments": ["x", "y"], "axis": "data"}
+    differing = [{"name": "[0]['w']", "state": "differs", "samples": 9}]
+    given = {"numerics": {"outputs": differing}, "calls": 9}
+    program = {"unreduced": content | {"devices": 2, "where": "a.py:7"}}
+
+    (of,) = findings(functions=function(program=program, **given))
+    verdict = (
+        "train.step returns copies that differ between 2 devices: [0]['w'] are "
+        "computed from x, y, of which each device has its part along 'data', and "
+        "nothing combines them, though out_specs without that axis says that they are "
+        "equal. One device's are read."
+    )
+    assert (of.topic, of.verdict, of.where) == ("unreduced", verdict, "a.py:7")
+    (of,) = findings(functions=function(**given))
+    assert of.topic == "copies_differ"
+
+
 STATE = {
     "cause": "state",
     "arrays": ["mu['w']", "mu['v']", "nu['w']", "nu['v']"],

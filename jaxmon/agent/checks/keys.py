@@ -2,8 +2,9 @@
 Detects functions that draw the same random numbers on every call.
 
 The keys among the arguments of sampled calls are read once they are ready, by a thread
-of ours. Eight bytes each: nothing is computed, and nothing waits. Outside of jitted
-functions, keys are seen where `jax.random` checks them.
+of ours. Eight bytes each: nothing is computed, and nothing waits. Until a key changes,
+so are those of a few calls that follow. Outside of jitted functions, keys are seen
+where `jax.random` checks them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import (
     KeyDraws,
     TooManyEquationsError,
@@ -40,18 +42,39 @@ _MOST_LINES = 1_000
 _PAUSE = 0.1
 
 
-class _KeyCount:
+# Calls after a sampled one whose keys are read, too, how many are enough, and how far
+# apart they are, at most and as a part of all calls: the slow ones are seldom sampled.
+_FOLLOWED, _ENOUGH, _APART, _PART = 4, 5, 30, 4
+
+
+class KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
     value = b""
-    samples = since = last = 0
+    samples = since = last = first = 0
+    # Of the value that most samples have had, before the latest.
+    longest = 0, 0
 
     def add(self, value: bytes, call: int) -> None:
         """Add the *value* in a *call*."""
         if value != self.value:
+            if self.samples:
+                self.longest = max(self.longest, (self.samples, self.calls))
             self.value, self.samples, self.since = value, 0, call
         self.samples += 1
-        self.last = call
+        self.last, self.first = call, self.first or call
+
+    @property
+    def calls(self) -> int:
+        """The number of calls from the first with the latest value on."""
+        return self.last - self.since + 1
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """Samples and calls with the latest value, or with that of most of the time."""
+        most, calls = self.longest
+        is_most = most > self.samples and 2 * calls > self.last - self.first
+        return (most, calls) if is_most else (self.samples, self.calls)
 
 
 class _Line:
@@ -59,7 +82,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.draws = 0
-        self.key = _KeyCount()
+        self.key = KeyCount()
         self.read = -_PAUSE
 
 
@@ -69,11 +92,11 @@ class KeyPart(Part):
     name = SITE
 
     def __init__(self, context: Context, watcher: Watcher) -> None:
-        self._jax = context.jax
+        self._jax, self._sites = context.jax, context.sites
         self._guard = context.guard
         self._watcher = watcher
         self._drawn: dict[Function, tuple[bool, ...]] = {}
-        self._seen: dict[Function, list[_KeyCount]] = {}
+        self._seen: dict[Function, list[KeyCount]] = {}
         self._lines: dict[str, _Line] = {}
         context.observers.lowered.append(self.lowered)
         context.observers.sample.append(self.sampled)
@@ -99,7 +122,7 @@ class KeyPart(Part):
             read = partial(self._read_drawn, line.key, line.draws, key)
             self._watcher.submit(Pending([key], read))
 
-    def _read_drawn(self, count: _KeyCount, draws: int, key: Any) -> None:
+    def _read_drawn(self, count: KeyCount, draws: int, key: Any) -> None:
         for value in self._values([key]):
             count.add(value, draws)
 
@@ -127,8 +150,11 @@ class KeyPart(Part):
         if any(drawn) and is_kept:
             self._drawn[function] = drawn
 
-    def sampled(self, sample: Sample) -> None:
-        """Have the keys of *sample* read, if its function draws from them."""
+    def sampled(self, sample: Sample, more: int = _FOLLOWED) -> None:
+        """
+        Have the keys of *sample* read, if its function draws from them, and those of so
+        many *more* calls, unless enough of them is known.
+        """
         drawn = self._drawn.get(sample.function)
         if drawn is None:
             return
@@ -143,6 +169,12 @@ class KeyPart(Part):
         call = sample.function.objects.calls
         read = partial(self._read, sample.function, call, used)
         self._watcher.submit(Pending(used, read))
+        seen = self._seen.get(sample.function, ())
+        is_open = any([key.value and key.samples < _ENOUGH for key in seen])
+        is_open &= not any([key.longest[0] for key in seen])
+        if more and sample.follow and (is_open or not seen):
+            apart = min(call // _PART, _APART)
+            sample.follow(partial(self.sampled, more=more - 1), apart)
 
     def explain(self) -> Explanation:
         """Return the keys that functions and lines draw from."""
@@ -152,25 +184,24 @@ class KeyPart(Part):
         """Return how long each line has had the same key."""
         return tuple(
             [
-                Draws(place, line.draws, key.samples, key.last - key.since + 1)
+                Draws(place, line.draws, *line.key.run)
                 for place, line in self._lines.copy().items()
-                if (key := line.key).samples
+                if line.key.samples
             ]
         )
 
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
-        found = {}
+        found, lines = {}, SourceLineFinder(self._jax)
         for function, seen in self._seen.copy().items():
-            key = max(seen, key=lambda key: key.samples)
-            calls = key.last - key.since + 1
-            found[function.name] = facts.Keys(samples=key.samples, calls=calls)
+            where = lines.place_that_calls(function.name, self._sites.places())
+            found[function.name] = facts.Keys(*max(key.run for key in seen), where)
         return found
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
         if not (values := self._values(keys)):
             return
         seen = self._seen.setdefault(function, [])
-        seen.extend(_KeyCount() for _ in values[len(seen) :])
+        seen.extend(KeyCount() for _ in values[len(seen) :])
         for key, value in zip(seen, values, strict=False):
             key.add(value, call)

@@ -24,6 +24,7 @@ import numpy as np
 
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, address_of, array_of, reading
+from jaxmon.agent.checks.repeats import Repeats
 from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function, by_function
@@ -204,6 +205,7 @@ class NumericsPart(Part):
         self._states = States(
             context, watcher, is_float=self._is_small_float, names=self._names_of
         )
+        self._repeats = Repeats(context, self._lines)
         context.observers.promotion.append(self.promoted)
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
@@ -213,6 +215,7 @@ class NumericsPart(Part):
         """Have the small outputs of *sample* read once they are ready."""
         self._submit(sample.function, sample.outputs)
         self._states.sampled(sample)
+        self._repeats.sampled(sample)
 
     def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
         """Have outputs read of a call that missed: the first shows what is right."""
@@ -329,8 +332,8 @@ class NumericsPart(Part):
 
     def snapshot(self) -> dict[str, facts.Numerics]:
         """Return the values found, by function."""
-        lost = self._states.lost()
-        checked = dict.fromkeys(lost, Outputs()) | self._outputs.copy()
+        lost, repeated = self._states.lost(), self._repeats.all()
+        checked = dict.fromkeys(lost | repeated, Outputs()) | self._outputs.copy()
         found = {
             function.name: facts.Numerics(
                 values=outputs.checked,
@@ -341,6 +344,7 @@ class NumericsPart(Part):
                     *lost.get(function, ()),
                 ),
                 frozen=self._states.of(function),
+                repeated=repeated.get(function, facts.Repeated()),
             )
             for function, outputs in checked.items()
         }

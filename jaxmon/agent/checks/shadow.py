@@ -335,7 +335,7 @@ class ShadowRunner:
             with self._turns.attempt(function) as goes_on:
                 kept = KeptOutputs(self._jax, function, returned)
                 self._kept.append(kept)
-                sample.follow(partial(self._take_next, kept))
+                sample.follow(partial(self._take_next, kept), 0)
                 goes_on()
 
     def _take_next(self, kept: KeptOutputs, sample: Sample) -> None:

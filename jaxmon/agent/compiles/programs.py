@@ -27,9 +27,10 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import CompilePhases, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole, zeroed
+from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole
 from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
+from jaxmon.agent.jaxlink.updates import zeroed
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
     LoadedProgram,
@@ -65,6 +66,7 @@ _LARGE = 300
 # Facts that a new program replaces.
 _OF_THE_LATEST = (
     *("selected", "inefficient", "whole", "resharded", "duplicated", "zeroed"),
+    "unreduced",
 )
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
@@ -308,7 +310,9 @@ class Programs(Part):
         if record.shapes:
             yield "whole", whole(jaxpr, record.shapes, self._lines)
             from jaxmon.agent.jaxlink.exchanges import resharded  # noqa: PLC0415 - on one device, nothing is
+            from jaxmon.agent.jaxlink.replicas import unreduced  # noqa: PLC0415 - likewise
 
+            yield "unreduced", unreduced(jaxpr, self._lines)
             devices = int(record.figures.get("devices", 0))
             given = record.shapes, record.exchanges, devices, self._lines
             yield "resharded", resharded(jaxpr, *given)

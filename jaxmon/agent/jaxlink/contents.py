@@ -29,7 +29,6 @@ from jaxmon.agent.jaxlink.products import UncountableError, bytes_of, elements
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import jaxprs_in, jaxprs_of
 from jaxmon.facts.contents import Captured, Folded, Selected, WholeArrays
-from jaxmon.facts.functions import Frozen
 from jaxmon.host.sources import display_path
 
 
@@ -444,38 +443,6 @@ def _is_elementwise(equation: Any) -> bool:
     return equation.primitive.name in ELEMENTWISE and all(
         value.aval.shape in shapes for value in equation.invars
     )
-
-
-def zeroed(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
-    """
-    Return the arrays that *jaxpr* returns as it takes them, plus a product with 0, as
-    with a learning rate of 0; `None` if to another it adds what may be anything: some
-    may be left as they are on purpose. Takes some 100 ns per equation.
-    """
-    given = {
-        var: at
-        for at, var in enumerate(jaxpr.invars)
-        if getattr(var.aval, "shape", ()) and "float" in str(var.aval.dtype)
-    }
-    made = {of.outvars[0]: of for of in jaxpr.eqns if of.outvars}
-    names, where = [], ""
-    for result in jaxpr.outvars:
-        total = None if is_literal(result) else made.get(result)
-        name = "" if total is None else total.primitive.name
-        if total is None or name not in ("add", "sub"):
-            continue
-        pair = [None if is_literal(of) else of for of in total.invars]
-        for taken, added in (pair, pair[::-1])[: 1 if name == "sub" else 2]:
-            if taken in given:
-                product = made.get(added)
-                factors = product.invars if product else ()
-                zero = any(is_literal(of) and of.val == 0 for of in factors)
-                if product is None or product.primitive.name != "mul" or not zero:
-                    return None
-                where = where or lines.place_of(product.source_info.traceback)
-                names.append(argument_name(jaxpr, given[taken]))
-                break
-    return Frozen(tuple(names), where=where) if names else None
 
 
 def argument_name(jaxpr: Any, at: int) -> str:

@@ -14,14 +14,13 @@ import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.contents import captured, is_literal, kind_of
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, line_at
 from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError
@@ -36,7 +35,6 @@ _FEWEST_TIMES = 8
 _SPECIAL = 0.1
 _MOST_OUTERMOST, _MOST = 4000, 100_000
 _MOST_FILES = 16
-_INSTRUCTION = 2
 
 # Operation, calls that traced it, names, and shapes of its results.
 _Origin: TypeAlias = tuple[str, Any, Any, tuple[Any, ...]]
@@ -98,16 +96,12 @@ def _loops(
         file, first = code.co_filename, code.co_firstlineno
         if lines.is_user(file) and not sources.package_of(file):
             bodies = [body for body in _bodies(file) if first <= body[0]]
-            at = (_line_of(code, offset) or 0) if bodies else 0
+            at = (line_at(code, offset) or 0) if bodies else 0
             if any(begin <= at <= end for begin, end in bodies):
                 found.append(f"{sources.display_path(file)}:{at}")
             if f"{sources.display_path(file)}:{first}" == place:
                 return tuple(dict.fromkeys(reversed(found)))
     return tuple(found[:1])
-
-
-def _line_of(code: CodeType, offset: int) -> int | None:
-    return next(islice(code.co_positions(), offset // _INSTRUCTION, None), (None,))[0]
 
 
 @functools.lru_cache(maxsize=_MOST_FILES)
@@ -247,7 +241,7 @@ class EquationReader:
     def _place_of(self, code: CodeType, offset: int) -> _Place:
         key = code, offset
         if key not in self._places:
-            line = _line_of(code, offset) or code.co_firstlineno
+            line = line_at(code, offset) or code.co_firstlineno
             self._places[key] = code.co_filename, line, code.co_qualname
         return self._places[key]
 

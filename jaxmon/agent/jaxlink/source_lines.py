@@ -12,9 +12,9 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from traceback import walk_tb
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 """Path prefix of the parts of jaxmon that run inside programs."""
 
 _MAX_FILES = 10_000
+_INSTRUCTION = 2
 
 
 class SourceLine(NamedTuple):
@@ -130,6 +131,16 @@ class SourceLineFinder:
             if output in equation.outvars
         )
         return next(map(self.place_of, made), "")
+
+    def place_that_calls(
+        self, function: str, places: Iterable[tuple[str, CodeType, int]]
+    ) -> str:
+        """Return the first of *places* of the user's that calls *function*, if any."""
+        for name, code, offset in places:
+            if name == function and self.is_user(code.co_filename):
+                file = sources.display_path(code.co_filename)
+                return f"{file}:{line_at(code, offset)}"
+        return ""
 
     def raised_at(self, error: BaseException) -> str:
         """Return the line that *error* came from, of the program if any is known."""
@@ -256,6 +267,11 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
     if len(_searched) < _MOST_SEARCHES:
         _searched[pattern, file] = found
     return found
+
+
+def line_at(code: CodeType, offset: int) -> int | None:
+    """Return the line of the instruction at an *offset* in bytes."""
+    return next(islice(code.co_positions(), offset // _INSTRUCTION, None), (None,))[0]
 
 
 def set_at(setting: str, finder: SourceLineFinder) -> str:

@@ -340,7 +340,7 @@ class Sampler:
     """Skips *passed* calls of one object and samples the next, or one of a few more."""
 
     __slots__ = (
-        *("_begin", "_passed", "attempts", "figures", "followed", "function", "shown"),
+        *("_begin", "passed", "attempts", "figures", "followed", "function", "shown"),
         "timed",
     )
 
@@ -348,19 +348,19 @@ class Sampler:
         self, begin: Begin, function: Function, figures: ExecutionFigures, passed: int
     ) -> None:
         self._begin = begin
-        self._passed = passed
+        self.passed = passed
         self.function = function
         self.figures = figures
         self.shown = self.timed = False
         self.attempts = 0
-        self.followed: Callable[[Sample], None] | None = None
+        self.followed: tuple[Callable[[Sample], None], ...] = ()
 
     def begin(
         self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
     ) -> None:
         """Start the call, or wait for the next."""
-        if self._passed:
-            self._passed -= 1
+        if self.passed:
+            self.passed -= 1
             arm(counted, self)
             return
         self._begin(self, counted, jitted, frame)

@@ -264,7 +264,7 @@ class Sampling(Part):
         if window is None or not isinstance(sampler, Sampler):
             return
         window.waiting.discard(sampler)
-        followed, sampler.followed = sampler.followed, None
+        followed, sampler.followed = sampler.followed, ()
         sampler.attempts += 1
         figures = sampler.figures
         first = not sampler.shown
@@ -275,7 +275,7 @@ class Sampling(Part):
         if sampler.timed or call.work is None:
             pass
         # A call that is followed may have been preceded by work of ours.
-        elif call.previous is not None and followed is None:
+        elif call.previous is not None and not followed:
             self._sampled += 1
             sampler.timed = True
             self._watch(call, sampler)
@@ -284,8 +284,8 @@ class Sampling(Part):
             arm(call.begun.counted, sampler)
         if first:
             self._show(sampler, call, self._observers)
-        elif followed is not None:
-            self._show(sampler, call, (followed,))
+        elif followed:
+            self._show(sampler, call, followed)
 
     def _watch(self, call: CallEnd, sampler: Sampler) -> None:
         work, previous, figures = call.work, call.previous, sampler.figures
@@ -337,6 +337,8 @@ class Sampling(Part):
         sampler: Sampler,
         counted: CountedFunction,
         observe: Callable[[Sample], None],
+        passed: int,
     ) -> None:
-        sampler.followed = observe
+        sampler.passed = min(passed, sampler.passed) if sampler.followed else passed
+        sampler.followed += (observe,)
         arm(counted, sampler)

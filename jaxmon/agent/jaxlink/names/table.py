@@ -238,6 +238,17 @@ branches that are all computed under jax.vmap
     yyyyy jax._src.lax.control_flow.conditionals
 names of arrays that each device holds whole
     yyyyy <jaxpr>.debug_info.arg_names
+names of copies that differ between devices
+    yyyyy <jaxpr>.debug_info.result_paths
+copies that differ between devices | group what a shard_map divides
+    -yyyy <shard_map>.in_specs
+    y---- <shard_map>.in_names
+copies that differ between devices | group what a shard_map says of results
+    -yyyy <shard_map>.out_specs
+    y---- <shard_map>.out_names
+copies that differ between devices | group what a shard_map checks
+    -yyyy <shard_map>.check_vma
+    y---- <shard_map>.check_rep
 FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS | group axes of a shard_map
     ---yy <shard_map>.newly_manual_axes
     -yy-- <shard_map>.manual_axes

@@ -1,0 +1,85 @@
+"""Updates in a program: what it returns as it takes it, plus or minus something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jaxmon.agent.jaxlink.contents import argument_name, is_literal
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transforms import jaxprs_of
+from jaxmon.facts.functions import Frozen
+
+
+_MOST_EQUATIONS = 20_000
+# How JAX calls what it computes for a gradient.
+_BACKWARD = "transpose("
+
+
+def _updates(jaxpr: Any) -> Iterator[tuple[int, Any, dict[Any, Any]]]:
+    """
+    Yield the number of each argument that *jaxpr* updates, what it adds or subtracts,
+    and what makes that; arrays of floats only. Takes some 100 ns per equation.
+    """
+    given = {
+        var: at
+        for at, var in enumerate(jaxpr.invars)
+        if getattr(var.aval, "shape", ()) and "float" in str(var.aval.dtype)
+    }
+    made = {of.outvars[0]: of for of in jaxpr.eqns if of.outvars}
+    for result in jaxpr.outvars:
+        total = None if is_literal(result) else made.get(result)
+        name = "" if total is None else total.primitive.name
+        if total is None or name not in ("add", "sub"):
+            continue
+        pair = [None if is_literal(of) else of for of in total.invars]
+        for taken, added in (pair, pair[::-1])[: 1 if name == "sub" else 2]:
+            if taken in given:
+                yield given[taken], added, made
+                break
+
+
+def zeroed(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
+    """
+    Return the arrays that *jaxpr* returns as it takes them, plus a product with 0, as
+    with a learning rate of 0; `None` if to another it adds what may be anything: some
+    may be left as they are on purpose. Takes some 100 ns per equation.
+    """
+    names, where = [], ""
+    for at, added, made in _updates(jaxpr):
+        product = made.get(added)
+        factors = product.invars if product else ()
+        zero = any(is_literal(of) and of.val == 0 for of in factors)
+        if product is None or product.primitive.name != "mul" or not zero:
+            return None
+        where = where or lines.place_of(product.source_info.traceback)
+        names.append(argument_name(jaxpr, at))
+    return Frozen(tuple(names), where=where) if names else None
+
+
+def updated(jaxpr: Any, number: int) -> list[int]:
+    """
+    Return the numbers of the arguments that *jaxpr* updates, if there are several, of
+    that *number*, and it computes a gradient. Takes a microsecond per equation.
+    """
+    is_whole = len(jaxpr.invars) == number
+    found = [at for at, _, _ in _updates(jaxpr)] if is_whole else []
+    stacks = (
+        str(equation.source_info.name_stack)
+        for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS if found[1:] else 0)
+        for equation in inside.eqns
+    )
+    return found if any(_BACKWARD in stack for stack in stacks) else []
+
+
+def counts(jaxpr: Any) -> bool:
+    """Return whether *jaxpr* takes an integer, and returns one that it makes."""
+    given = [of for of in jaxpr.invars if _is_count(of)]
+    return bool(given) and any(
+        _is_count(of) and of not in given for of in jaxpr.outvars
+    )
+
+
+def _is_count(variable: Any) -> bool:
+    is_scalar = not is_literal(variable) and getattr(variable.aval, "shape", 0) == ()
+    return is_scalar and "int" in str(variable.aval.dtype)
