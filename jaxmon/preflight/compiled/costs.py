@@ -256,10 +256,7 @@ class ProgramCosts:
 
 
 def _runs(text: HloText) -> tuple[dict[int, float], set[int], int]:
-    """
-    Return how often each computation runs in a call, those that are no part of an
-    operation, and the number of loops whose length is not known.
-    """
+    """Return runs by computation, which are no part of an operation, endless loops."""
     runs, running, endless = defaultdict[int, float](float), set[int](), 0
     if text.entry is not None:
         runs[text.entry.id] = 1.0
