@@ -306,18 +306,17 @@ class ActivityReader:
         return next(filter(None, found), UNKNOWN)
 
     def _is_once(self, stack: Stack) -> bool:
-        kinds = [
-            (self._kind_of(at.code.co_filename), at)
-            for at in stack
-            if not _imports(at.code)
-        ]
-        users = [number for number, (kind, _) in enumerate(kinds) if kind == _USER]
-        called = kinds[users[0] : users[-1] + 1] if users else []
-        return (
-            bool(called)
-            and called[-1][1].code.co_name == "<module>"
-            and all(kind == _USER for kind, _ in called)
-        )
+        begun = left = False
+        for at in reversed(stack):
+            if _imports(at.code):
+                continue
+            if self._kind_of(at.code.co_filename) != _USER:
+                left = begun
+            elif left or not (begun or at.code.co_name == "<module>"):
+                return False
+            else:
+                begun = True
+        return begun
 
     def user_line(self, stack: Stack) -> SourceLine:
         """Return the innermost line of the user's."""

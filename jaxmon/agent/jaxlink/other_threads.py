@@ -22,6 +22,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
 
@@ -328,14 +329,17 @@ def needs_threads(stack: Stack) -> bool:
     if not stack or inner is None:
         return False
     if where(stack[0].code) in FOR_THREADS:
-        return _has_no_arguments(inner)  # no time limit
+        return _has_no_arguments(inner.code, inner.offset)  # no time limit
     is_queue = where(inner.code) in {FOR_ITEM, _FOR_ROOM}
-    return (is_queue or takes(stack)) and _has_no_arguments(stack[0])
+    return (is_queue or takes(stack)) and _has_no_arguments(
+        stack[0].code, stack[0].offset
+    )
 
 
-def _has_no_arguments(at: Position) -> bool:
+@lru_cache(256)
+def _has_no_arguments(code: CodeType, offset: int) -> bool:
     # Python 3.11 is behind one that calls a function of Python.
-    latest = [of for of in dis.get_instructions(at.code) if of.offset <= at.offset][-1:]
+    latest = [of for of in dis.get_instructions(code) if of.offset <= offset][-1:]
     return any(of.arg == 0 and of.opname.startswith("CALL") for of in latest)
 
 
