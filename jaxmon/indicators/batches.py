@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Self
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.facts.marked import Batches
 from jaxmon.indicators import work
-from jaxmon.indicators.recorder import Labels, recorder
+from jaxmon.indicators.recorder import ByLabel, Labels, recorder
 from jaxmon.indicators.requests import OpenRequest
 
 
@@ -86,26 +87,20 @@ class BatchFill:
     """Batch fill, by route; admits *labels* with requests."""
 
     def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-        self._fills: dict[str, Histogram] = {}
+        self._fills = ByLabel(labels, partial(Histogram, catalog.BATCH_FILL_RATIO))
 
     def observe(self, route: str, size: int, capacity: int) -> None:
         """Count a batch, or raise a `ValueError`: no such capacity. Thread-safe."""
         if not 0 <= size <= capacity or not capacity:
             msg = f"invalid batch: size {size}, capacity {capacity}"
             raise ValueError(msg)
-        found = self._fills.get(route)
-        if found is None:
-            route = self._labels.admit(route)
-            new = Histogram(catalog.BATCH_FILL_RATIO, route)
-            found = self._fills.setdefault(route, new)
-        found.observe(size / capacity)
+        self._fills.of(route).observe(size / capacity)
 
     def explain(self) -> dict[str, Batches]:
         """Return the number of batches of each route, and their mean fill."""
-        fills = self._fills.copy().items()
+        fills = self._fills.kept.copy().items()
         return {route: Batches(fill.count, fill.mean) for route, fill in fills}
 
     def collect(self) -> list[Family]:
         """Return the families of batches."""
-        return [histograms(catalog.BATCH_FILL_RATIO, list(self._fills.values()))]
+        return [histograms(catalog.BATCH_FILL_RATIO, self._fills)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.marks import LoopCounts, LoopMark
-from jaxmon.indicators.recorder import Labels
+from jaxmon.indicators.recorder import ByLabel, Labels
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
@@ -134,37 +134,21 @@ class StepLoop:
         )
 
 
-class Loops:
+class Loops(ByLabel[StepLoop]):
     """
     Loops by label, at most *limit* of them, and as many names of items.
 
-    `on_new` are called when a loop of a new name begins, `on_change` when one has begun
-    or ended, unless left without a call, as by ``break``; both may raise. `on_step` is
-    called with the loop of a finished step, and raises nothing; after it was set,
-    `attend`.
+    `on_change` is called when a loop has begun or ended, unless left without a call, as
+    by ``break``; it may raise. `on_step` is called with the loop of a finished step,
+    and raises nothing; after it was set, `attend`.
     """
 
     def __init__(self, limit: int) -> None:
-        self.on_new: list[Callable[[], object]] = []
+        super().__init__(Labels(limit), StepLoop)
         self.on_change: Callable[[], object] | None = None
         self.on_step: Callable[[StepLoop], object] | None = None
-        self.labels = Labels(limit)
         self.item_labels = Labels(limit)
-        self._loops: dict[str, StepLoop] = {}
         self._items: dict[tuple[str, str], int] = {}
-
-    def __iter__(self) -> Iterator[StepLoop]:
-        return iter(list(self._loops.values()))
-
-    def of(self, name: str) -> StepLoop:
-        """Return the metrics of the loops called *name*. Thread-safe."""
-        found = self._loops.get(name)
-        if found is None:
-            name = self.labels.admit(name)
-            found = self._loops.setdefault(name, StepLoop(name))
-            for notify in list(self.on_new):
-                notify()
-        return found
 
     def changed(self) -> None:
         """Note that a loop has begun or ended."""
@@ -192,7 +176,7 @@ class Loops:
 
     def collect(self) -> list[Family]:
         """Return the families of loops."""
-        loops = list(self._loops.values())
+        loops = list(self)
         running = [(loop.name, loop.age) for loop in loops if loop.running]
         return [
             histograms(catalog.STEP_SECONDS, [loop.seconds for loop in loops]),

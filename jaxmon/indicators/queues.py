@@ -231,10 +231,8 @@ class QueueDepths:
         return readable
 
     def _note(self, name: str, depth: int) -> None:
-        found = self._histories.get(name)
-        if found is None:
-            found = self._histories.setdefault(name, DepthHistory())
-        found.note(depth)
+        found = self._histories.get(name) or DepthHistory()
+        self._histories.setdefault(name, found).note(depth)
 
 
 def checked(depth: int) -> int:

@@ -5,8 +5,8 @@ requests and steps. Knows no OpenTelemetry. Label values that users choose are b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 OTHER = "other"
+
+T = TypeVar("T")
 
 
 class Labels:
@@ -43,6 +45,32 @@ class Labels:
                 return OTHER
             self._admitted.add(value)
             return value
+
+
+class ByLabel(Generic[T]):
+    """
+    What is kept for each of *labels*, made by *make* at first use; `on_new` are called
+    then, and may raise.
+    """
+
+    def __init__(self, labels: Labels, make: Callable[[str], T]) -> None:
+        self.labels = labels
+        self.on_new: list[Callable[[], object]] = []
+        self.kept: dict[str, T] = {}
+        self._make = make
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self.kept.values()))
+
+    def of(self, name: str) -> T:
+        """Return what is kept for *name*, or for ``other``. Thread-safe."""
+        found = self.kept.get(name)
+        if found is None:
+            name = self.labels.admit(name)
+            found = self.kept.setdefault(name, self._make(name))
+            for notify in list(self.on_new):
+                notify()
+        return found
 
 
 class RequestOrigin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
@@ -20,7 +20,7 @@ from jaxmon.exposition.families import (
     series,
 )
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.recorder import Labels
+from jaxmon.indicators.recorder import ByLabel, Labels
 from jaxmon.threads import RLock
 
 
@@ -129,10 +129,9 @@ class RequestRoute:
         kind = (outcome, start)
         with self._lock:
             self.counts[kind] += 1
-        latency = self.seconds.get(kind)
-        if latency is None:
-            new = Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
-            latency = self.seconds.setdefault(kind, new)
+        latency = self.seconds.get(kind) or self.seconds.setdefault(
+            kind, Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
+        )
         latency.observe(seconds, ids)
 
     @property
@@ -245,61 +244,34 @@ class RequestTurns:
         return len(waits), sum(waits) / max(len(waits), 1)
 
 
-class Routes:
-    """Routes by label, at most *limit*; `on_new` are called at a first request."""
+class Routes(ByLabel[RequestRoute]):
+    """Routes by label, at most *limit*."""
 
     def __init__(self, limit: int) -> None:
-        self.labels = Labels(limit)
+        super().__init__(Labels(limit), RequestRoute)
         self.turns = RequestTurns()
-        self.on_new: list[Callable[[], object]] = []
-        self._routes: dict[str, RequestRoute] = {}
-        self._tenants: dict[str, Tenant] = {}
-        self._tenant_labels = Labels(_MOST_TENANTS)
-
-    def __iter__(self) -> Iterator[RequestRoute]:
-        return iter(list(self._routes.values()))
-
-    def of(self, name: str) -> RequestRoute:
-        """Return the metrics of the route called *name*. Thread-safe."""
-        found = self._routes.get(name)
-        if found is None:
-            name = self.labels.admit(name)
-            found = self._routes.setdefault(name, RequestRoute(name))
-            for notify in list(self.on_new):
-                notify()
-        return found
+        self._tenants = ByLabel(Labels(_MOST_TENANTS), Tenant)
 
     def of_tenant(self, route: RequestRoute, name: str) -> RequestRoute:
         """Return *route* as it counts a request of the tenant called *name*."""
-        label = self._tenant_labels.admit(name)
-        found = self._tenants.get(label)
-        if found is None:
-            found = self._tenants.setdefault(label, Tenant(label))
-        return TenantRoute(route, found)
+        return TenantRoute(route, self._tenants.of(name))
 
     def in_progress(self) -> list[tuple[str, OpenRequest]]:
         """Return the requests in progress, each with its route."""
-        routes = list(self._routes.values())
-        return [(route.name, entry) for route in routes for entry in [*route.serving]]
+        return [(route.name, entry) for route in self for entry in [*route.serving]]
 
     def oldest(self) -> dict[str, OpenRequest]:
         """Return the oldest request in progress of each route that has one."""
-        routes = list(self._routes.values())
-        return {
-            route.name: serving[0]
-            for route in routes
-            if (serving := list(route.serving))
-        }
+        return {of.name: serving[0] for of in self if (serving := list(of.serving))}
 
     def any(self) -> bool:
         """Return whether there has been a request."""
-        return bool(self._routes)
+        return bool(self.kept)
 
     def collect(self) -> list[Family]:
         """Return the families of requests."""
-        routes = list(self._routes.values())
+        routes, tenants = list(self), list(self._tenants)
         running, oldest = catalog.REQUESTS_IN_PROGRESS, catalog.REQUEST_OLDEST_SECONDS
-        tenants = list(self._tenants.values())
         counted: list[tuple[str, float]] = [
             (series(catalog.TENANT_REQUESTS, tenant.name, outcome), count)
             for tenant in tenants

@@ -127,16 +127,15 @@ class LoopRun(Generic[T]):
             return
         try:
             if observed is None:
-                self._observed = observed = self._begin(indicators)
+                first, self._first = self._first, (0.0, None)
+                self._observed = observed = _RunRecorder(
+                    self, indicators, self._options, self._per_batch, *first
+                )
                 self._mark = observed.mark
             else:
                 observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE)
-
-    def _begin(self, indicators: Indicators) -> _RunRecorder:
-        first, self._first = self._first, (0.0, None)
-        return _RunRecorder(self, indicators, self._options, self._per_batch, *first)
 
     def _work(self, observed: _RunRecorder, batch: T) -> None:
         guard = observed.indicators.guard

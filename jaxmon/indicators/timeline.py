@@ -320,9 +320,7 @@ class Timeline:
             if marks and type(around := marks[-1]) is LoopMark:
                 around.note = None
             if len(marks) >= stack.most:  # tasks whose activities overlap
-                stack.marks = marks = [
-                    open_mark for open_mark in marks if not open_mark.end
-                ]
+                stack.marks = marks = [of for of in marks if not of.end]
                 stack.most = max(2 * len(marks), FEW)
             marks.append(mark)
         return mark

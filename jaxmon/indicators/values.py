@@ -19,7 +19,7 @@ from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.marked import LoggedValue, Quantity
-from jaxmon.indicators.recorder import Labels, recorder
+from jaxmon.indicators.recorder import ByLabel, Labels, recorder
 
 
 # Values that the median is of, and how many there must be before one can be a spike.
@@ -91,7 +91,8 @@ class Trend:
 
     def explain(self) -> Quantity:
         """Return the statistics."""
-        ends: dict[str, Any] = {}
+        # The floor is what nine tenths of the recent values exceed.
+        ends, recent = dict[str, Any](), sorted(self._recent)
         if (latest := self.latest) is not None:
             ends["latest"] = LoggedValue(*latest)
         if (since := self.since) is not None:
@@ -108,7 +109,7 @@ class Trend:
             spikes=self.spikes,
             first=self._first,
             best=self._best,
-            floor=self._floor(),
+            floor=recent[len(recent) // 10] if len(recent) == _WINDOW else None,
             **ends,
         )
 
@@ -136,11 +137,6 @@ class Trend:
             self._first = middle
         if self._best is None or middle < self._best:
             self._best = middle
-
-    def _floor(self) -> float | None:
-        """Return what nine tenths of the recent values exceed; `None` for few."""
-        recent = sorted(self._recent)
-        return recent[len(recent) // 10] if len(recent) == _WINDOW else None
 
 
 SITE = "values"
@@ -199,7 +195,7 @@ class Values:
         self.labels = Labels(limit)
         self._begin = begin
         self.reader: Callable[[Record], None] | None = None
-        self._trends: dict[str, Trend] = {}
+        self._trends = ByLabel(self.labels, lambda _: Trend())
 
     def put(self, values: tuple[tuple[str, Any], ...], step: Any) -> None:
         """Pass *values*, by name, to the reader. Thread-safe."""
@@ -210,20 +206,16 @@ class Values:
 
     def observe(self, name: str, value: float, step: int | None, time: float) -> None:
         """Add a *value* as in `Trend.add`. For one thread at a time."""
-        trend = self._trends.get(name)
-        if trend is None:
-            name = self.labels.admit(name)
-            trend = self._trends.setdefault(name, Trend())
-        trend.add(value, step, time)
+        self._trends.of(name).add(value, step, time)
 
     def explain(self) -> tuple[Quantity, ...]:
         """Return the statistics of each quantity."""
-        trends = self._trends.copy().items()
+        trends = self._trends.kept.copy().items()
         return tuple([trend.explain().replace(name=name) for name, trend in trends])
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""
-        trends = self._trends.copy().items()
+        trends = self._trends.kept.copy().items()
         latest = [(n, t.latest.value) for n, t in trends if t.latest is not None]
         # What was never finite may be a placeholder.
         runs = [(name, trend.run if trend.latest else 0) for name, trend in trends]

@@ -173,9 +173,7 @@ entered = entered_request.get
 def serving() -> OpenRequest | None:
     """Return the request in progress in this context, if any."""
     entry = entered_request.get()
-    if entry is not None and entry.serving.in_progress():
-        return entry.serving
-    return None
+    return entry.serving if entry is not None and entry.serving.in_progress() else None
 
 
 def mark_cold() -> None:
