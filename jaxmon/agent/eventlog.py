@@ -55,9 +55,8 @@ class EventLogging(Part):
         self._logs: OwnLogs | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
 
-    def attach(self, hooks: Hooks) -> None:
+    def attach(self, _: Hooks) -> None:
         """Begin to take events."""
-        del hooks
         self._worker = Worker(self.name, self._scheduler)
         if logs_are_asked(os.environ):
             self._logs = self._own_logs()

@@ -240,8 +240,7 @@ def _on_get(
     container: str, index: int, awaiting: CodeType | None
 ) -> Callable[[Any, FrameType], None]:
     # *awaiting*: the code of ``get``, if it may run as a task of its own.
-    def observe(queue: Any, frame: FrameType) -> None:
-        del frame
+    def observe(queue: Any, _: FrameType) -> None:
         items = getattr(queue, container, None)
         # Another kind belongs to a subclass, with an order of its own.
         if type(items) in (deque, list) and items:
@@ -253,21 +252,18 @@ def _on_get(
     return observe
 
 
-def _on_await(queue: Any, frame: FrameType) -> None:
+def _on_await(_: Any, __: FrameType) -> None:
     """Observe ``queue.get``; `asyncio.wait_for` runs it in a task up to 3.11."""
-    del queue, frame
     if work.current() is None:
         work.of_this_task()
 
 
-def _on_submit(item: Any, frame: FrameType) -> None:
-    del frame
+def _on_submit(item: Any, _: FrameType) -> None:
     if requests := work.carried():
         setattr(item, _OF_WORK_ITEM, (requests, now(), work.current()))
 
 
-def _on_run(item: Any, frame: FrameType) -> None:
-    del frame
+def _on_run(item: Any, _: FrameType) -> None:
     found = vars(item).pop(_OF_WORK_ITEM, None)
     if found is None:
         work.enter(None)

@@ -42,9 +42,8 @@ class Markers(Part):
     def __init__(self, figures: Indicators) -> None:
         self.figures = figures
 
-    def attach(self, hooks: Hooks) -> None:
+    def attach(self, _: Hooks) -> None:
         """Connect the markers to the statistics."""
-        del hooks
         recorder.attach(self.figures)
 
     def collect(self) -> Iterable[Family]:

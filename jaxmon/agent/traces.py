@@ -44,9 +44,8 @@ class TracePart(Part):
         # Reentrant: a signal handler may begin a request while this is held.
         self._lock = RLock()
 
-    def attach(self, hooks: Hooks) -> None:
+    def attach(self, _: Hooks) -> None:
         """Look for the application's provider."""
-        del hooks
         if self._asked is False:
             return
         if is_named(os.environ):

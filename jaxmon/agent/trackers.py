@@ -276,9 +276,7 @@ class Tracker:
     @property
     def dropped(self) -> int:
         """Rows that were dropped; once closed, with those that were still waiting."""
-        if self._worker is None:
-            return self._taken - self._done.value
-        return self._refused
+        return self._taken - self._done.value if self._worker is None else self._refused
 
     def take(self, now: LoopReading, counted: Mapping[str, float]) -> None:
         """Queue a row of the loop *now*, with what else is *counted*; never blocks."""

@@ -171,9 +171,8 @@ class _ParsedPage:
         family = self._owners.get(series) or self._untyped(series)
         family.samples.append((series, text, _number(number)))
 
-    def unmatched(self, line: str) -> None:
+    def unmatched(self, _: str) -> None:
         """Reject a line that is no sample."""
-        del line
         msg = "malformed sample"
         raise ValueError(msg)
 

@@ -140,9 +140,7 @@ class ProcessEnd(Fact):
         """How it ended, if it has: in a word, such as ``finished``."""
         if self.stop:
             return STOPPED
-        if self.state != RUNNING:
-            return self.state
-        return _SAID.get(self.kind, KILLED)
+        return self.state if self.state != RUNNING else _SAID.get(self.kind, KILLED)
 
     @property
     def failed(self) -> bool:
@@ -345,6 +343,4 @@ def _plausible(kind: type, value: object) -> Any:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    return value.encode(errors="replace").decode()
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""

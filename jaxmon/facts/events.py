@@ -64,9 +64,7 @@ class Recompile(Fact):
     @property
     def texts(self) -> tuple[str, ...]:
         """The differences as text."""
-        return tuple(
-            difference.text for difference in self.differences if difference.text
-        )
+        return tuple(of.text for of in self.differences if of.text)
 
 
 class LateCompiles(Fact):

@@ -75,9 +75,7 @@ def total(found: Iterable[Observations]) -> Observations | None:
         return None
     bounds = every[0].bounds
     same = [observed for observed in every if observed.bounds == bounds]
-    counts = array(
-        "d", map(sum, zip(*(observed.counts for observed in same), strict=True))
-    )
+    counts = array("d", map(sum, zip(*(of.counts for of in same), strict=True)))
     return Observations(bounds, counts, sum(observed.sum for observed in same))
 
 

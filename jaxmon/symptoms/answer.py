@@ -95,9 +95,7 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
 
 def _answer(facts: HostFacts, onsets: Onsets | None) -> Answer:
     # Some judge several symptoms.
-    judges = dict.fromkeys(
-        symptom.reason for symptom in SYMPTOMS.values() if symptom.reason
-    )
+    judges = dict.fromkeys(of.reason for of in SYMPTOMS.values() if of.reason)
     reasons = [found for judge in judges for found in judge(facts)]
     reasons = [reason.replace(because=_because(reason, facts)) for reason in reasons]
     reasons = _with_findings(reasons, facts)

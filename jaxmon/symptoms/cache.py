@@ -170,9 +170,7 @@ def _same(function: FunctionFact, functions: Mapping[str, FunctionFact]) -> bool
         return False
     if function.program.fingerprint != other.program.fingerprint:
         return False
-    first, last = sorted(
-        (function, other), key=lambda compiled: compiled.program.finished
-    )
+    first, last = sorted((function, other), key=lambda of: of.program.finished)
     return last.program.finished - _seconds(last) < first.program.finished
 
 

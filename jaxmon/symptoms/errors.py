@@ -250,11 +250,7 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
     Return how many calls of its functions reused a program, `None` if not counted. A
     function that is called once, to initialise something, loses nothing.
     """
-    hits = [
-        function.hits
-        for function in snapshot.functions
-        if function.name in mistake.functions
-    ]
+    hits = [of.hits for of in snapshot.functions if of.name in mistake.functions]
     counts = [count for count in hits if count is not None]
     return sum(counts) if counts else None
 

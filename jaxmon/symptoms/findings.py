@@ -114,9 +114,7 @@ def as_fact(finding: Finding) -> FindingSummary:
 
 def _alone(snapshot: Snapshot) -> list[Finding]:
     # Some judge several symptoms.
-    judges = dict.fromkeys(
-        symptom.finding for symptom in SYMPTOMS.values() if symptom.finding
-    )
+    judges = dict.fromkeys(of.finding for of in SYMPTOMS.values() if of.finding)
     # What threads did at once takes more together than the clock.
     most = snapshot.process.observed_seconds or inf
     return [

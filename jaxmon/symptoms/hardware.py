@@ -163,8 +163,7 @@ def _gpu_xid(limits: Limits) -> Alert:
     )
 
 
-def _gpu_ecc_errors(limits: Limits) -> Alert:
-    del limits
+def _gpu_ecc_errors(_: Limits) -> Alert:
     # These begin anew when a driver loads or a GPU is reset; the aggregate does not.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = counter(catalog.GPU_ECC_ERRORS, *volatile).total().sum(*_DEVICE) > 0

@@ -147,8 +147,7 @@ def _traffic_stopped(limits: SiteLimits) -> Alert:
     )
 
 
-def _watchdog(limits: Limits) -> Alert:
-    del limits
+def _watchdog(_: Limits) -> Alert:
     return Alert(
         expr=promql.call("vector", promql.number(1)).labelled("job", "prometheus"),
         severity=INFO,

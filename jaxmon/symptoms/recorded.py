@@ -98,9 +98,7 @@ def replica_mean(window: str, limits: Limits) -> Expr:
     warm = histogram(
         *(catalog.REQUEST_SECONDS, eq("outcome", "success"), eq("start", "warm"))
     )
-    total, number = (
-        counted.rate(window).sum(*REPLICA) for counted in (warm.sum, warm.count)
-    )
+    total, number = (of.rate(window).sum(*REPLICA) for of in (warm.sum, warm.count))
     enough = number >= limits.requests_judged / durations.seconds(window)
     found = (total / enough).of_unit("seconds")
     return found.record(

@@ -384,9 +384,7 @@ def _float64(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _double(snapshot: Snapshot) -> Iterator[Finding]:
     functions = [function for function in snapshot.functions if function.program.double]
-    meant = [
-        function for function in functions if not function.numerics.float64_programs
-    ]
+    meant = [of for of in functions if not of.numerics.float64_programs]
     if meant:
         first = max(meant, key=lambda function: function.calls or 0)
         more = f", as do {len(meant) - 1} more functions" if len(meant) > 1 else ""

@@ -100,9 +100,7 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
 def _padding(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
     executed = min(snapshot.device_seconds or _waited(snapshot), observed)
-    routes = [
-        route for route in snapshot.requests if route.batches.fill_ratio is not None
-    ]
+    routes = [of for of in snapshot.requests if of.batches.fill_ratio is not None]
     every = sum(route.batches.count for route in routes)
     for route in routes:
         count, fill = route.batches.count, route.batches.fill_ratio or 0.0

@@ -224,9 +224,7 @@ def _causes(
         return may_fill or [none], FILLER_ADVICE if may_fill else HELPER_ADVICE
     if now.full or now.lock:
         others = now.full or now.others
-        waits = [
-            _waits(thread, now) for thread in others[:_MOST_OTHERS] if thread.stack
-        ]
+        waits = [_waits(of, now) for of in others[:_MOST_OTHERS] if of.stack]
         return waits, _TAKE_FROM_IT if now.full else _FREE_THE_LOCK
     if forks:
         asleep = f"{counted(now.asleep, 'worker process')} asleep"

@@ -203,31 +203,28 @@ class PersistentCache(Part):
         if self._thread.attempt is not None:
             self._thread.attempt.stored = True
 
-    def saved(self, seconds: float, name: str | None = None) -> None:
+    def saved(self, seconds: float, _: str | None = None) -> None:
         """
         Add the compile time that a hit saved, less the time to retrieve the program.
 
         JAX stores compile time in whole seconds, so the saving of a program that
         compiled in under a second is negative; a counter must not decrease.
         """
-        del name
         with self._lock:
             # In this order, NaN becomes 0 too.
             self._saved += max(0.0, seconds)
             self._lost += max(0.0, -seconds)
 
-    def on_write(self, frame: FrameType, original: object) -> None:
+    def on_write(self, frame: FrameType, _: object) -> None:
         """Observe that JAX is about to write the program just compiled."""
-        del original
         if not self._jax.configured:
             return
         write, before = written(frame), self._thread.attempt
         unread = before is not None and before.unread and before.of.key == write.key
         self._thread.attempt = CacheMiss(write, unread=unread)
 
-    def on_warning(self, frame: FrameType, original: object) -> None:
+    def on_warning(self, frame: FrameType, _: object) -> None:
         """Observe a warning of JAX's cache: a failure if it handles an exception."""
-        del original
         error, failed = sys.exception(), failed_at(frame)
         if error is None or failed is None:
             return
@@ -240,9 +237,8 @@ class PersistentCache(Part):
         self._errors.add(failed, error)
         self._scan_soon()
 
-    def on_refusal(self, frame: FrameType, original: object) -> None:
+    def on_refusal(self, frame: FrameType, _: object) -> None:
         """Observe a warning that an entry exceeds the maximum size of the cache."""
-        del original
         if is_refusal(frame) and self._thread.attempt is not None:
             self._thread.attempt.too_large = True
 

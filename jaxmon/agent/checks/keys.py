@@ -134,9 +134,8 @@ class KeyPart(Part):
         except Exception:  # noqa: BLE001 - deleted, or what computed it failed
             return []
 
-    def lowered(self, function: Function, frame: FrameType | None, jaxpr: Any) -> None:
+    def lowered(self, function: Function, _: FrameType | None, jaxpr: Any) -> None:
         """Note from which keys the program *jaxpr* draws."""
-        del frame
         if SITE in self._guard.off:
             return
         try:

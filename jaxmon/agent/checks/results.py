@@ -101,9 +101,7 @@ class DeterminismCheck:
     @property
     def max_relative(self) -> float:
         """The largest relative deviation of any element."""
-        return max(
-            (deviation.max_relative for deviation in self.deviations), default=0.0
-        )
+        return max((of.max_relative for of in self.deviations), default=0.0)
 
     @property
     def devices(self) -> tuple[int, ...]:

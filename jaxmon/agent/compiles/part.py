@@ -172,15 +172,13 @@ class Compiles(Part):
             self._unsettled.pop(id(compile_), None)
             raise
 
-    def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
+    def on_build(self, _: FrameType, __: Callable[..., Any]) -> None:
         """Observe the call of XLA for a program not in the persistent cache."""
-        del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
 
-    def on_clear(self, frame: FrameType, original: Callable[..., Any]) -> None:
+    def on_clear(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """Observe ``util.clear_all_caches``."""
-        del original
         for finder in self._finders:
             finder.note_clear(frame)
 
@@ -338,9 +336,7 @@ class Compiles(Part):
         have been disabled.
         """
         # In this order: a compile that reports meanwhile is no longer unsettled.
-        unsettled = [
-            compile_ for compile_ in list(self._unsettled.values()) if compile_.end
-        ]
+        unsettled = [of for of in list(self._unsettled.values()) if of.end]
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
             if not _is_on(stacks.get(compile_.thread), compile_.frame):

@@ -202,9 +202,7 @@ class DeviceMetrics(Part):
     def collect(self) -> list[Family]:
         """Return the latest values while they are fresh."""
         found = self._found
-        if found is None or monotonic() - found[0] > MAX_AGE:
-            return []
-        return found[1]
+        return [] if found is None or monotonic() - found[0] > MAX_AGE else found[1]
 
     def _query(self) -> None:
         from jaxmon.exposition.plausible import PlausibilityFilter  # noqa: PLC0415

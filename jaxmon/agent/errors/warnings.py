@@ -42,9 +42,8 @@ class _Source:
         self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
         self._note = note
 
-    def on_warning(self, frame: FrameType, original: object) -> None:
+    def on_warning(self, frame: FrameType, _: object) -> None:
         """Observe ``warnings.warn`` in this module."""
-        del original
         if weight := self.allowance.take():
             self.allowance.latest = self._note(frame, weight)
 

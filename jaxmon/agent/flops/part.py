@@ -211,9 +211,8 @@ class UtilizationPart(Part):
             self._guard.failed(SITE)
 
     def _on_call(
-        self, function: Function, jitted: Jitted, call: JitCall, options: Options
+        self, function: Function, _: Jitted, call: JitCall, __: Options
     ) -> None:
-        del jitted, options
         if SITE in self._guard.off:
             return
         try:

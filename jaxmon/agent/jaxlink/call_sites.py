@@ -480,6 +480,4 @@ class TransferSites:
 
 
 def _display_name(how: str) -> str:
-    if how in _WORDS:
-        return _WORDS[how]
-    return how.strip("_") or "unknown"
+    return _WORDS[how] if how in _WORDS else how.strip("_") or "unknown"

@@ -304,9 +304,7 @@ def accessed_bytes(jax: Any, executable: Any) -> float | None:
     if len(modules) != 1 or len(modules[0]) > _LONGEST:
         return None
     module = _Module(jax, jax.local_devices()[0].client, modules[0])
-    if module.loops > _MOST_LOOPS:
-        return None
-    return module.total(module.entry)
+    return None if module.loops > _MOST_LOOPS else module.total(module.entry)
 
 
 class _Module:

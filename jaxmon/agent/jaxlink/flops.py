@@ -236,9 +236,7 @@ class _Counter:
         found.loops = any(branch.loops for branch in branches)
         loops = [branch.open_loop for branch in branches]
         found.open_loop = next(filter(None, loops), "")
-        found.unknown = next(
-            (branch.unknown for branch in branches if branch.unknown), None
-        )
+        found.unknown = next((of.unknown for of in branches if of.unknown), None)
         if any(branch.amounts != first.amounts for branch in branches):
             found.unknown = found.unknown or self._unknown("branch", equation)
         found.add(first)
@@ -259,9 +257,7 @@ class _Counter:
                 found.add(once, times=prod(grid) if fixed else 1)
                 return
         claimed = getattr(parameters.get("cost_estimate"), "flops", None)
-        kinds = [
-            str(getattr(variable.aval, "dtype", "")) for variable in equation.invars
-        ]
+        kinds = [str(getattr(of.aval, "dtype", "")) for of in equation.invars]
         kind = next((kind for kind in kinds if "float" in kind), None)
         if claimed is None or kind is None:
             found.unknown = self._unknown("kernel", equation)
@@ -343,9 +339,7 @@ def trip_count(equation: Any) -> int | None:
         return None
     if step < 0:
         start, limit, step, name = -start, -limit, -step, _MIRRORED[name]
-    if name not in _UP:
-        return None
-    return max(0, -((start - limit - _UP[name]) // step))
+    return None if name not in _UP else max(0, -((start - limit - _UP[name]) // step))
 
 
 def _step(body: Any, counter: Any, result: Any) -> int | None:

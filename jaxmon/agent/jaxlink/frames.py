@@ -149,9 +149,7 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     code = frame.f_code
     if code.co_name in CALL and code.co_filename.endswith(JIT_FILES):
         return jitted_from_variables(frame.f_locals, above or frame.f_back)
-    if code.co_name in AHEAD and is_inside(frame):
-        return _ahead(frame)
-    return None
+    return _ahead(frame) if code.co_name in AHEAD and is_inside(frame) else None
 
 
 def outputs_at(frame: FrameType) -> Any:

@@ -300,9 +300,8 @@ class CallbackTimes:
         self.count = self.nanoseconds = 0
         self._records: deque[tuple[int, int]] = deque()
 
-    def began(self, frame: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
+    def began(self, _: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
         """Observe one *call*."""
-        del frame
         if len(self._records) >= _MANY:
             self.add_up()
         times = zip((perf_counter_ns(),), _times)  # noqa: B905 - one is endless

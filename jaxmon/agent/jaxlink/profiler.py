@@ -87,8 +87,7 @@ class ProfilerSession:
         """Stop intercepting the program's own sessions."""
         self._patches.undo()
 
-    def _on_other(self, frame: FrameType, original: Any) -> None:
-        del frame, original
+    def _on_other(self, _: FrameType, __: Any) -> None:
         self._make_way()
 
 

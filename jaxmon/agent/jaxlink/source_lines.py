@@ -125,11 +125,7 @@ class SourceLineFinder:
         if len(jaxpr.outvars) != number:
             return ""
         output = jaxpr.outvars[index]
-        made = (
-            equation.source_info.traceback
-            for equation in jaxpr.eqns
-            if output in equation.outvars
-        )
+        made = (of.source_info.traceback for of in jaxpr.eqns if output in of.outvars)
         return next(map(self.place_of, made), "")
 
     def place_that_calls(

@@ -76,9 +76,7 @@ def trusted_view(sent: Any) -> Any:
     """
     if package_of(type(sent)):
         return sent
-    if is_instance(sent, np.ndarray):
-        return np.ndarray.view(sent, np.ndarray)
-    return None
+    return np.ndarray.view(sent, np.ndarray) if is_instance(sent, np.ndarray) else None
 
 
 class Loss(NamedTuple):
@@ -99,9 +97,7 @@ def loss_of(array: Any) -> Loss | None:
     if dtype.kind != "f":
         narrow = values.astype(f"{dtype.kind}4")
         lost = np.flatnonzero(narrow != values)
-        if not lost.size:
-            return None
-        return Loss(str(dtype), 0.0, lost.size / values.size)
+        return Loss(str(dtype), 0.0, lost.size / values.size) if lost.size else None
     with np.errstate(all="ignore"):
         narrow = values.astype(np.float32)
         apart = np.abs(np.diff(values))
@@ -234,10 +230,9 @@ class TransferHooks:
         return self._begin(bound, site, weight, count, nbytes)
 
     def on_wait(
-        self, frame: FrameType, bound: Callable[..., Any], _: Any
+        self, __: FrameType, bound: Callable[..., Any], _: Any
     ) -> SyncCall | None:
         """Observe a lookup of ``block_until_ready``."""
-        del frame
         if not (weight := self._waits.take()):
             return None
         wait = SyncCall()

@@ -305,9 +305,8 @@ class KeyDraws:
         core: Any = getattr(random, "core", None)
         return (core if hasattr(core, _CHECK) else random), _CHECK
 
-    def on_check(self, frame: FrameType, original: Callable[..., Any]) -> None:
+    def on_check(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """Observe that a function of `jax.random`, whose *frame* this is, has a key."""
-        del original
         weight = self.allowance.take()
         if not weight or frame.f_code.co_name in _NO_DRAWS or not self._clean():
             return

@@ -316,9 +316,7 @@ class MemoryLines(Part):
             self._forget()
             return MemoryProfile(wall_time(), ())
         try:
-            devices = {
-                str(device): str(device.id) for device in self._jax.local_devices()
-            }
+            devices = {str(of): str(of.id) for of in self._jax.local_devices()}
             data = self._jax.profiler.device_memory_profile()
             profile = read(data, self._sites, devices)
         except BaseException:

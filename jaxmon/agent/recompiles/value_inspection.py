@@ -402,9 +402,7 @@ def child_keys(
         if type(names) is not tuple:
             names = field_names(kind, static=False)
         found = [f".{name}" for name in names]
-    if len(found) == count:
-        return found
-    return [f"[{number}]" for number in range(count)]
+    return found if len(found) == count else [f"[{number}]" for number in range(count)]
 
 
 def graph_paths(

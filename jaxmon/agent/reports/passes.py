@@ -106,8 +106,7 @@ class PassTraces(Part):
         observers.refusing = [of for of in observers.refusing if of != self._begins]
         observers.built = [of for of in observers.built if of != self._built]
 
-    def _begins(self, function: Function, began: float, why: str) -> None:
-        del began, why
+    def _begins(self, function: Function, _: float, __: str) -> None:
         if now() > self._until:
             return
         with self._guard.contained(self.name, stays_on=True), self._lock:
@@ -143,8 +142,7 @@ class PassTraces(Part):
         self._context.scheduler.later(_LOOK_SECONDS, self._look, site=self.name)
         return ""
 
-    def _built(self, built: Built, why: str) -> None:
-        del why
+    def _built(self, built: Built, _: str) -> None:
         key = get_ident(), built.function
         with self._guard.contained(self.name, stays_on=True), self._lock:
             marker, started = self._open.pop(key, ("", 0.0))

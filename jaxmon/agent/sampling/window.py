@@ -415,6 +415,4 @@ class RunAhead:
         return 0.0, max(now - work.finished, 0.0)
 
     def _count(self) -> int:
-        return sum(
-            [function.objects.calls + function.missed for function in self._spanning()]
-        )
+        return sum([of.objects.calls + of.missed for of in self._spanning()])

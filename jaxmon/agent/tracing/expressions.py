@@ -224,9 +224,7 @@ class Expressions:
         else:
             function = self.of(node.func)
         given = [self.of(argument) for argument in node.args]
-        named = {
-            keyword.arg or "**": self.of(keyword.value) for keyword in node.keywords
-        }
+        named = {of.arg or "**": self.of(of.value) for of in node.keywords}
         values = [*given, *named.values()]
         if name and not function.functions and self._stores(base, name):
             self.leaks(node.func, together(values))

@@ -437,9 +437,8 @@ def keeps_attributes(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _draws(loaded: int) -> dict[int, Draw]:
-    """Return the functions of modules by id; *loaded* as in `_jax_functions`."""
-    del loaded
+def _draws(_: int) -> dict[int, Draw]:
+    """Return the functions of modules by id, as often as `_jax_functions`."""
     found = {}
     for table, random in ((_CLOCKS, False), (_RANDOM, True)):
         for module, names in table.items():
@@ -451,9 +450,8 @@ def _draws(loaded: int) -> dict[int, Draw]:
 
 
 @functools.lru_cache(maxsize=1)
-def _jax_functions(loaded: int) -> dict[int, str]:
-    """Return JAX's public functions by id; *loaded* counts modules, to do it anew."""
-    del loaded
+def _jax_functions(_: int) -> dict[int, str]:
+    """Return JAX's public functions by id, anew when the number of modules differs."""
     found: dict[int, str] = {}
     for name in (*_ARRAYS, *_OTHERS):
         module = sys.modules.get(name)

@@ -256,9 +256,7 @@ def _is_of(node: ast.AST, code: CodeType) -> bool:
     if isinstance(node, ast.Lambda):
         named = code.co_name == "<lambda>"
     elif isinstance(node, ast.FunctionDef):
-        first = min(
-            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
-        )
+        first = min([node.lineno, *(of.lineno for of in node.decorator_list)])
         named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
     else:
         return False

@@ -435,9 +435,8 @@ class WarmStarts(Part):
         text = json.dumps(found, check_circular=False)
         return Response(text.encode(), "application/json")
 
-    def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
+    def _executed(self, function: Function, shapes: Shapes, _: float) -> None:
         """Count a sampled call; on a thread of ours."""
-        del seconds
         arrays = [shape for shape in shapes if isinstance(shape, tuple)]
         words = [f"{dtype}{list(sizes)}" for dtype, sizes, *_ in arrays]
         key = function.name, " ".join(words)
