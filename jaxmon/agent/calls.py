@@ -198,4 +198,4 @@ def _unwrap_for_eval_shape(jax: types.ModuleType, guard: Guard) -> None:
         ours = isinstance(fun, CountedFunction)
         return jitted_of if ours and is_jitted(uncounted(fun)) else None
 
-    patch_targets.attach_eval_shape(jax, unwrap, guard=guard, site="eval_shape")
+    patch_targets.attach_eval_shape(jax, unwrap, guard)

@@ -136,7 +136,8 @@ class ChartCounters:
 
     def poll(self, seconds: float) -> Iterator[tuple[str, float]]:
         """Yield what happened in the last *seconds*, by series."""
-        if (rose := _total(self._stepped())) is not None:
+        stepped = (self.steps.add(o.name, o.steps, o.seconds.sum) for o in self._loops)
+        if (rose := _total(stepped)) is not None:
             yield "steps", rose[0] / seconds
             if rose[0]:
                 yield "step_seconds", rose[1] / rose[0]
@@ -146,10 +147,6 @@ class ChartCounters:
                 yield "latency", rose[1] / rose[0]
         spent, self._compiling = self._compiling, self._compiled()
         yield "compiling", min(max(self._compiling - spent, 0.0) / seconds, 1.0)
-
-    def _stepped(self) -> Iterator[tuple[int, float]]:
-        for loop in self._loops:
-            yield self.steps.add(loop.name, loop.steps, loop.seconds.sum)
 
     def _served(self) -> Iterator[tuple[int, float]]:
         for route in self._routes:

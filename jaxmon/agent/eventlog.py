@@ -34,8 +34,11 @@ log = logging.getLogger("jaxmon")
 
 _PREFIX = "jaxmon_"
 _WAITING = 1000
-_INFO = ("compile", "recompile", "miss", "transfer")
-_ERROR = ("error", "oom")
+# Of others, a warning.
+_LEVELS: dict[str, int] = {
+    **dict.fromkeys(("compile", "recompile", "miss", "transfer"), logging.INFO),
+    **dict.fromkeys(("error", "oom"), logging.ERROR),
+}
 _LONGEST_DETAILS = 4000
 
 
@@ -130,7 +133,7 @@ class EventLogging(Part):
             self._dropped += number
 
     def _log(self, event: LoggedEvent) -> None:
-        level = _level(event)
+        level = _LEVELS.get(event.kind, logging.WARNING)
         record = logging.makeLogRecord(
             {
                 "name": logger.name,
@@ -167,12 +170,6 @@ class EventLogging(Part):
 
 # See `jaxmon.otel.pusher`: a child must not even free them.
 _of_parent: list[object] = []
-
-
-def _level(event: LoggedEvent) -> int:
-    if event.kind in _INFO:
-        return logging.INFO
-    return logging.ERROR if event.kind in _ERROR else logging.WARNING
 
 
 def _attributes(event: LoggedEvent) -> dict[str, Any]:

@@ -24,15 +24,8 @@ EVERY = 5.0
 POINTS = 180
 MOST_PROCESSES = 64
 SERIES = (
-    "requests",
-    "errors",
-    "p95",
-    "queue",
-    "steps",
-    "compiles",
-    "device_memory",
-    "host_memory",
-    "busy",
+    *("requests", "errors", "p95", "queue", "steps", "compiles", "device_memory"),
+    *("host_memory", "busy"),
 )
 """
 Requests, failed requests and compiles a second, p95 of the slowest route, steps a
@@ -131,18 +124,11 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 
     requests = recent.distributions(catalog.REQUEST_SECONDS)
     failed = {key: observed for key, observed in requests.items() if key[2] == "error"}
-    put("requests", rates(requests, recent), sum)
-    put(
-        "errors",
-        {**dict.fromkeys(rates(requests, recent), 0.0), **rates(failed, recent)},
-        sum,
-    )
+    finished = rates(requests, recent)
+    put("requests", finished, sum)
+    put("errors", dict.fromkeys(finished, 0.0) | rates(failed, recent), sum)
     for worker in {_HOST, *(key[0] for key in requests)}:
-        of = {
-            key: observed
-            for key, observed in requests.items()
-            if worker in (_HOST, key[0])
-        }
+        of = {key: o for key, o in requests.items() if worker in (_HOST, key[0])}
         if (p95 := slowest_p95(of)) is not None:
             found.setdefault(worker, {})["p95"] = p95
     put("steps", rates(recent.distributions(catalog.STEP_SECONDS), recent), min)

@@ -31,7 +31,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -335,11 +335,9 @@ def counts(path: Path, of: ProcessEnd) -> str | None:
     are void: too old, removed, or replaced by its successor's. Raises `ValueError`:
     they are no text.
     """
-    try:
-        with opened(path, os.O_RDONLY) as descriptor:
-            stored = stored_counts(descriptor, of)
-    except OSError:
-        return None
+    stored = None
+    with suppress(OSError), opened(path, os.O_RDONLY) as descriptor:
+        stored = stored_counts(descriptor, of)
     return None if stored is None else unpacked(stored)
 
 

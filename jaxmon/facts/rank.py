@@ -20,22 +20,8 @@ MOST_RANKS = 1_000_000
 """No job has as many; a larger one is a mistake, or a lie."""
 
 COLUMNS = (
-    "calls",
-    "seconds",
-    "looks",
-    "waits",
-    "transfer",
-    "data_wait",
-    "python",
-    "gil",
-    "blocked",
-    "compile",
-    "held",
-    "starved",
-    "together",
-    "alone",
-    "known",
-    "ahead",
+    *("calls", "seconds", "looks", "waits", "transfer", "data_wait", "python", "gil"),
+    *("blocked", "compile", "held", "starved", "together", "alone", "known", "ahead"),
     "behind",
 )
 """

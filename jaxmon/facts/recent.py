@@ -240,14 +240,8 @@ def requests(now: Reading, recent: Recent) -> list[status.RequestSummary]:
                 rate_seconds=max(pace.seconds for pace in of),
             )
         found.append(summary)
-    return sorted(
-        found,
-        key=lambda summary: (
-            -(summary.recent_failed or 0),
-            -summary.total,
-            summary.route,
-        ),
-    )
+    found.sort(key=lambda of: (-(of.recent_failed or 0), -of.total, of.route))
+    return found
 
 
 def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
@@ -257,22 +251,16 @@ def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
     """
     routes = _by_route(found).values()
     times = [_latency(_of(of, "success")) for of in routes]
-    return max(
-        (latency.p95 for latency in times if latency and latency.p95), default=None
-    )
+    return max((time.p95 for time in times if time and time.p95), default=None)
 
 
 def queues(now: Reading) -> list[status.QueueSummary]:
     """Return the queues, the deepest first."""
-    return sorted(
-        (
-            status.QueueSummary(
-                queue=name, workers=in_order(depths), depth=sum(depths.values())
-            )
-            for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
-        ),
-        key=lambda summary: (-summary.depth, summary.queue),
-    )
+    found = [
+        status.QueueSummary(name, in_order(depths), sum(depths.values()))
+        for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
+    ]
+    return sorted(found, key=lambda queue: (-queue.depth, queue.queue))
 
 
 def batches(now: Reading, recent: Recent) -> list[status.BatchSummary]:
@@ -287,7 +275,7 @@ def batches(now: Reading, recent: Recent) -> list[status.BatchSummary]:
         found.append(
             status.BatchSummary(
                 route=route,
-                workers=_workers(of),
+                workers=in_order({key[0] for key in of}),
                 total=_count(of.values()),
                 rate=sum(rates) if rates else None,
                 fill=new.mean if new is not None else None,
@@ -381,10 +369,6 @@ def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
     return values
 
 
-def _workers(keys: Iterable[Key]) -> tuple[str, ...]:
-    return in_order({key[0] for key in keys})
-
-
 _STEP = "step"
 
 
@@ -427,9 +411,7 @@ def loops(now: Reading, recent: Recent) -> list[status.LoopSummary]:
                 age_worker=oldest,
             )
         )
-    return sorted(
-        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
-    )
+    return sorted(found, key=lambda loop: (loop.age is None, -loop.steps, loop.loop))
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:

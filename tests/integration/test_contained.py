@@ -109,7 +109,7 @@ HOOKS: dict[str, tuple[str, Callable[[Agent, Bomb], None]]] = {
     "on_error": ("errors", into_observer("on_error", "probes")),
     "on_event": ("monitoring", into_observer("on_event", "listeners")),
     "on_duration": ("monitoring", into_observer("on_duration", "listeners")),
-    "on_uncaught": ("uncaught", into_observer("record_surfaced", "errors")),
+    "on_uncaught": ("uncaught", into_observer("_is_counted", "errors")),
 }
 
 

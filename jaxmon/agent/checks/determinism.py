@@ -107,15 +107,12 @@ class DeterminismPart(Part):
                 deviations=[_plain(deviation) for deviation in check.deviations[:10]],
             )
 
-    def record_gradient_check(
-        self, function: Function, explanation: str, *, passed: bool
-    ) -> None:
+    def record_gradient_check(self, function: Function, check: GradientCheck) -> None:
         """Record the result of a gradient check."""
-        _count(self._of(function).gradients, passed=passed)
-        if not passed:
-            self._context.events.add(
-                "determinism", function.name, f"wrong gradients: {explanation}"
-            )
+        _count(self._of(function).gradients, passed=check.passed)
+        if not check.passed:
+            text = f"wrong gradients: {check.explanation}"
+            self._context.events.add("determinism", function.name, text)
 
     def _on_error(self, seen: CountedError) -> None:
         if seen.kind == "key_reuse":
@@ -311,21 +308,10 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         if not is_gradient_mismatch(error):
             raise
         explanation = str(error).strip() or "gradients do not match"
-    passed = not explanation
-    check = GradientCheck(
-        label(fn)[0],
-        order,
-        tuple(modes),
-        passed,
-        explanation,
-        () if passed else _hints(args),
-    )
-    report_to_agent(
-        fn,
-        lambda part, function: part.record_gradient_check(
-            function, explanation, passed=passed
-        ),
-    )
+    name, hints = label(fn)[0], _hints(args) if explanation else ()
+    given = tuple(modes), not explanation, explanation, hints
+    check = GradientCheck(name, order, *given)
+    report_to_agent(fn, lambda part, of: part.record_gradient_check(of, check))
     return check
 
 

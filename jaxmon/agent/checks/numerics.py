@@ -190,7 +190,6 @@ class NumericsPart(Part):
         self._guard = context.guard
         self._jax = context.jax
         self._events = context.events
-        self._guard = context.guard
         self._budget = context.scheduler.budget
         self._watcher = watcher
         self._outputs: dict[Function, Outputs] = {}

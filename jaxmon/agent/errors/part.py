@@ -94,8 +94,7 @@ class ErrorPart(Part):
                 # Before 0.8 an alias of jaxlib's XlaRuntimeError.
                 jax.errors.JaxRuntimeError,
                 self.on_error_created,
-                guard=self._guard,
-                site="runtime_errors",
+                self._guard,
             )
             at.undo_by(construction.detach)
             construction.attach()
@@ -104,9 +103,13 @@ class ErrorPart(Part):
             (owner, name), raises = patch_targets.deleted_array(jax)
 
             def describe(shape: Any, frame: FrameType) -> None:
-                if frame.f_code is raises:
-                    message = failures.deleted(shape)
-                    self.on_deleted(message, frame.f_back or frame)
+                at = frame.f_back or frame
+                if frame.f_code is not raises or frames.is_our_own(at):
+                    return
+                if not frames.is_below_boundary(at):
+                    error = RuntimeError(failures.deleted(shape))
+                    function = self._context.table.named(UNKNOWN)
+                    self._take(function, error, "wait", at)
 
             original, site = vars(owner)[name], "deleted_arrays"
             deleted = patch_targets.Lookup(original, describe, self._guard, site)
@@ -116,7 +119,7 @@ class ErrorPart(Part):
         boundary = patch_targets.traceback_filter
         hooks.attach("errors", lambda at: at.probe(*boundary(jax), self.on_error))
         hooks.attach("uncaught", self._take_uncaught)
-        hooks.attach("runtime_errors", take_construction)
+        hooks.attach(patch_targets.ERRORS_SITE, take_construction)
         hooks.attach("deleted_arrays", take_deleted)
 
     def _take_uncaught(self, at: HookPlaces) -> None:
@@ -205,8 +208,10 @@ class ErrorPart(Part):
         function = self._function_of(jitted)
         # JAX's NaN check re-runs a function operation by operation: the error belongs
         # to the function, which it leaves next.
-        if not (function.internal and frames.is_below_call(frame.f_back)):
-            self.record_from_call(function, error, frame.f_back)
+        is_inner = function.internal and frames.is_below_call(frame.f_back)
+        if not is_inner and not self._is_known(error):
+            self._remember(error)
+            self._take(function, error, failures.stage_of(error), frame.f_back)
 
     def on_error_created(self, error: BaseException, frame: FrameType | None) -> None:
         """
@@ -229,31 +234,12 @@ class ErrorPart(Part):
         late = failures.is_created_late(error)
         self.record_uncaught(error, stage=stage, frame=None if late else frame)
 
-    def on_deleted(self, message: str, frame: FrameType) -> None:
-        """Observe that *frame* is about to read a deleted array; JAX says *message*."""
-        if not frames.is_our_own(frame) and not frames.is_below_boundary(frame):
-            error = RuntimeError(message)
-            function = self._context.table.named(UNKNOWN)
-            self._take(function, error, "wait", frame)
-
     def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             with self._guard.contained("uncaught"):  # the program is reporting
-                self.record_surfaced(error)
-
-    def record_surfaced(self, error: BaseException | None) -> None:
-        """Record an exception that reached the top of a thread or a marker."""
-        self.record_uncaught(error, is_known=self._is_counted)
-
-    def record_from_call(
-        self, function: Function, error: BaseException, above: FrameType | None = None
-    ) -> None:
-        """Record *error*, which propagates from a call of *function* by *above*."""
-        if not self._is_known(error):
-            self._remember(error)
-            self._take(function, error, failures.stage_of(error), above)
+                self.record_uncaught(error, is_known=self._is_counted)
 
     def record_uncaught(
         self,

@@ -35,23 +35,16 @@ _RUNTIME_ERRORS = ("XlaRuntimeError", "JaxRuntimeError")
 
 # Every status of the runtime, with its kind for the on-call engineer.
 _STATUS = {
-    "CANCELLED": "cancelled",
-    "UNKNOWN": "other",
-    "INVALID_ARGUMENT": "invalid_argument",
-    "DEADLINE_EXCEEDED": "deadline",
-    "NOT_FOUND": "other",
-    "ALREADY_EXISTS": "other",
-    "PERMISSION_DENIED": "other",
-    "UNAUTHENTICATED": "other",
-    "RESOURCE_EXHAUSTED": "oom",
+    **dict.fromkeys(("UNKNOWN", "NOT_FOUND", "ALREADY_EXISTS"), "other"),
+    **dict.fromkeys(("PERMISSION_DENIED", "UNAUTHENTICATED", "UNIMPLEMENTED"), "other"),
+    **dict.fromkeys(("INVALID_ARGUMENT", "OUT_OF_RANGE"), "invalid_argument"),
     "FAILED_PRECONDITION": "invalid_argument",
-    # A peer of a collective is gone, or has restarted.
-    "ABORTED": "unavailable",
-    "OUT_OF_RANGE": "invalid_argument",
-    "UNIMPLEMENTED": "other",
-    "INTERNAL": "internal",
-    "UNAVAILABLE": "unavailable",
-    "DATA_LOSS": "internal",
+    **dict.fromkeys(("INTERNAL", "DATA_LOSS"), "internal"),
+    # A peer of a collective is gone, or has restarted, if it is aborted.
+    **dict.fromkeys(("ABORTED", "UNAVAILABLE"), "unavailable"),
+    "CANCELLED": "cancelled",
+    "DEADLINE_EXCEEDED": "deadline",
+    "RESOURCE_EXHAUSTED": "oom",
 }
 # Also the code of an error created in Python, with a status in the text.
 _MADE = "UNKNOWN"

@@ -148,10 +148,8 @@ OnDuration: TypeAlias = Callable[[float, str | None], None]
 # have other names before 0.8.1.
 _EVENT, _DURATION, _SCALAR = (
     (
-        "register_event_listener",
-        "get_event_listeners",
-        "unregister_event_listener",
-        "_unregister_event_listener_by_callback",
+        *("register_event_listener", "get_event_listeners"),
+        *("unregister_event_listener", "_unregister_event_listener_by_callback"),
     ),
     (
         "register_event_duration_secs_listener",
@@ -160,10 +158,8 @@ _EVENT, _DURATION, _SCALAR = (
         "_unregister_event_duration_listener_by_callback",
     ),
     (
-        "register_scalar_listener",
-        "get_scalar_listeners",
-        "unregister_scalar_listener",
-        "_unregister_scalar_listener_by_callback",
+        *("register_scalar_listener", "get_scalar_listeners"),
+        *("unregister_scalar_listener", "_unregister_scalar_listener_by_callback"),
     ),
 )
 

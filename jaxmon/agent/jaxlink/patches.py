@@ -303,6 +303,9 @@ def variable(frame: FrameType, name: str) -> Any:
     return frame.f_locals[name]
 
 
+ERRORS_SITE = "runtime_errors"
+
+
 class ErrorConstructionHook:
     """
     Replaces ``__init__`` of the runtime's exception class: passes each error to
@@ -313,13 +316,10 @@ class ErrorConstructionHook:
         self,
         kind: Any,
         observe: Callable[[BaseException, FrameType | None], None],
-        *,
         guard: Guard,
-        site: str,
     ) -> None:
         self._observe = observe
         self._guard = guard
-        self._site = site
         self._kind, self._original = kind, kind.__init__
         self._defines_init = "__init__" in kind.__dict__  # since 0.10
         self.active = True
@@ -341,7 +341,7 @@ class ErrorConstructionHook:
     def __get__(self, error: BaseException | None, kind: type | None = None) -> Any:
         if error is None:
             return self._original
-        if self.active and self._guard.on(self._site):
+        if self.active and self._guard.on(ERRORS_SITE):
             try:
                 self._observe(error, _caller())
             except MemoryError as failed:  # to be expected here
@@ -404,11 +404,7 @@ _JIT = "_jit_of_eval_shape"
 
 
 def attach_eval_shape(
-    jax: Any,
-    unwrap: Callable[[object], Callable[..., Any] | None],
-    *,
-    guard: Guard,
-    site: str,
+    jax: Any, unwrap: Callable[[object], Callable[..., Any] | None], guard: Guard
 ) -> None:
     """
     Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
@@ -430,6 +426,6 @@ def attach_eval_shape(
     def observe(frame: FrameType, _: Callable[..., Any]) -> Callable[..., Any] | None:
         return unwrap(frame.f_locals.get("fun"))
 
-    setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site=site))
+    setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site="eval_shape"))
     names = tuple([_JIT if name == "jit" else name for name in code.co_names])
     function.__code__ = code.replace(co_names=names)
