@@ -9,9 +9,7 @@ class ProcessLimits:
     """By what facts are judged."""
 
     # Time and compiles.
-    time_worth = ratio(
-        0.1, "Fraction of the time that a cause must take to be a finding."
-    )
+    time_worth = ratio(0.1, "Fraction of the time a cause must take to be a finding.")
     time_worth_estimated = ratio(
         0.15, "The same for time that samples of execution times say could be won."
     )
@@ -105,9 +103,7 @@ class ProcessLimits:
         "Fraction of its requests above which failures are a page on screens: three "
         "times what an objective of 99.9 % allows, from where its alert pages.",
     )
-    budget_share = ratio(
-        0.001, "The same for a ticket: all that this objective allows."
-    )
+    budget_share = ratio(0.001, "The same for a ticket: all this objective allows.")
     cold_requests = count(
         10, "Minimum number of cold requests to a route within cold_window."
     )
@@ -155,9 +151,7 @@ class ProcessLimits:
     device_memory_peak = ratio(
         0.95, "Fraction of device memory that was in use once at which they nearly did."
     )
-    host_memory_left = ratio(
-        0.05, "Fraction of the memory of a host that must be left."
-    )
+    host_memory_left = ratio(0.05, "Fraction of a host's memory that must be left.")
     host_growth_for = duration(
         "10m",
         "How long the memory of a process must grow to be said without its cause, ...",
