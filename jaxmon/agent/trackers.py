@@ -373,7 +373,9 @@ class Trackers(Part):
         atexit.unregister(self._exit)
         if self._trackers and self._loops.on_step is not None:
             # The same for all of them.
-            findings = self._read(self._trackers[0].findings)
+            findings = "the findings are not available"
+            with self._guard.contained(SITE, stays_on=True):  # the rows are written
+                findings = self._trackers[0].findings()
             for tracker in self._trackers:
                 tracker.finish(findings)
         self._loops.on_step = None
@@ -391,11 +393,6 @@ class Trackers(Part):
     def _exit(self) -> None:
         deadline = self._guard.deadline
         self._guard.last(deadline.begin, self.send, self.stop, deadline.pause)
-
-    def _read(self, findings: Callable[[], str]) -> str:
-        with self._guard.contained(SITE, stays_on=True):  # the rows are to be written
-            return findings()
-        return "the findings are not available"
 
     def abandon(self) -> None:
         """Leave the trackers to the parent process."""

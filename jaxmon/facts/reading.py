@@ -14,7 +14,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.record import NOTHING
+from jaxmon.facts.record import NOTHING, summed
 
 
 _LE = ',le="'
@@ -238,11 +238,11 @@ class Reading(NamedTuple):
         Return values by the labels *names*, where *only* holds; over other labels they
         are added up.
         """
-        found: dict[Key, float] = defaultdict(float)
-        for row, value in self.rows(metric):
-            if all(row[label] == wanted for label, wanted in only.items()):
-                found[tuple([row[name] for name in names])] += value
-        return dict(found)
+        return summed(
+            (tuple([row[name] for name in names]), value)
+            for row, value in self.rows(metric)
+            if only.items() <= row.items()
+        )
 
     def distributions(self, metric: Metric) -> Mapping[Key, Observations]:
         """Return the histograms of *metric*."""

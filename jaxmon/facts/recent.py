@@ -20,6 +20,7 @@ from jaxmon.facts.reading import (
     in_order,
     total,
 )
+from jaxmon.facts.record import summed
 from jaxmon.limits import Limits
 
 
@@ -101,9 +102,7 @@ class Recent:
         found: dict[str, dict[str, Pace]] = defaultdict(dict)
         for recent in (self, Recent(self._now, self._before, young=0)):
             for label, of in _by_route(recent.distributions(metric)).items():
-                counts: dict[str, float] = defaultdict(float)
-                for key, observed in of.items():
-                    counts[key[0]] += observed.observed
+                counts = summed((key[0], seen.observed) for key, seen in of.items())
                 for worker, count in counts.items():
                     seconds = recent.seconds(worker)
                     if seconds and (recent is self or count >= _ENOUGH):
@@ -344,11 +343,11 @@ def _latency(found: Iterable[Observations]) -> status.Latency | None:
 
 def rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
     """Return how many a second there were, by process."""
-    counted: dict[str, float] = defaultdict(float)
-    for key, observed in found.items():
-        if seconds := recent.seconds(key[0]):
-            counted[key[0]] += observed.observed / seconds
-    return counted
+    return summed(
+        (key[0], observed.observed / seconds)
+        for key, observed in found.items()
+        if (seconds := recent.seconds(key[0]))
+    )
 
 
 def _count(found: Iterable[Observations]) -> float:

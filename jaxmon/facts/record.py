@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -116,6 +117,17 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
             else:
                 found[name] = encoded(item, depth)
     return found
+
+
+K = TypeVar("K")
+
+
+def summed(pairs: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """Return the sum of the values of each key in *pairs*, by key."""
+    found: dict[K, float] = defaultdict(float)
+    for key, value in pairs:
+        found[key] += value
+    return dict(found)
 
 
 def dumps(value: object) -> str:

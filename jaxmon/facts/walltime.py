@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.facts.record import NOTHING, Fact
+from jaxmon.facts.record import NOTHING, Fact, summed
 
 
 PROPAGATE_ADVICE = (
@@ -229,15 +228,9 @@ class Period(Fact):
         The seconds in `time.sleep`, by line, that are not expected, and kept no event
         loop.
         """
-        found: dict[str, float] = defaultdict(float)
-        for p in self.places:
-            if (
-                p.sleeps
-                and p.state == "blocked"
-                and not (p.is_expected or p.event_loop)
-            ):
-                found[p.place] += p.seconds
-        return found
+        found = (p for p in self.places if not (p.is_expected or p.event_loop))
+        slept = (p for p in found if p.sleeps and p.state == "blocked")
+        return summed((p.place, p.seconds) for p in slept)
 
     def expected(self, state: str) -> float:
         """
@@ -262,21 +255,19 @@ class Period(Fact):
             calls: whether a line is the one that called it, if that is known.
             caller: the only line whose calls count, if it is not `None`.
         """
-        found: dict[str, float] = {}
-        for place in self.places:
-            counts = expected or not place.is_expected
-            counts = counts and caller in {None, place.caller}
-            line = (calls and place.caller) or place.place
-            if place.state in states and line and counts:
-                found[line] = found.get(line, 0.0) + place.seconds
+        found = summed(
+            ((calls and place.caller) or place.place, place.seconds)
+            for place in self.places
+            if place.state in states and (expected or not place.is_expected)
+            if caller in {None, place.caller}
+        )
+        found.pop("", None)
         return sorted(found.items(), key=lambda item: -item[1])
 
     def caller(self, line: str) -> str:
         """Return the line of the loop that calls *line* most of the time, if any."""
-        spent: dict[str, float] = {}
-        for place in self.places:
-            if place.place == line != "":
-                spent[place.caller] = spent.get(place.caller, 0.0) + place.seconds
+        places = (place for place in self.places if place.place == line != "")
+        spent = summed((place.caller, place.seconds) for place in places)
         most = max(spent, key=spent.__getitem__, default="")
         return most if 2 * spent.get(most, 0.0) >= sum(spent.values()) else ""
 
@@ -289,11 +280,8 @@ class Period(Fact):
 
     def compiled(self) -> dict[str, float]:
         """Return for how long calls were traced and compiled, by jitted function."""
-        found: dict[str, float] = defaultdict(float)
-        for place in self.places:
-            if place.state == "compile" and place.function:
-                found[place.function] += place.seconds
-        return found
+        found = (p for p in self.places if p.state == "compile" and p.function)
+        return summed((place.function, place.seconds) for place in found)
 
 
 class Standing(Fact):

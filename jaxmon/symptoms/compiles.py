@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog
@@ -11,6 +11,7 @@ from jaxmon.facts.events import Compiling
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.record import summed
 from jaxmon.facts.status import Reason
 from jaxmon.facts.walltime import PlaceTime
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -343,14 +344,11 @@ def _compiling_operations(snapshot: Snapshot) -> list[PlaceTime]:
 
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
-    spent: defaultdict[str, float] = defaultdict(float)
-    for of in _compiling_operations(snapshot):
-        spent[of.place] += of.seconds
+    spent = summed((of.place, of.seconds) for of in _compiling_operations(snapshot))
     if not spent:  # of few looks, those that recompile are known
         names = {function.name for function in snapshot.functions if function.internal}
-        for event in snapshot.recompiles:
-            if event.function in names and event.place:
-                spent[event.place] += event.seconds or 0.0
+        events = (of for of in snapshot.recompiles if of.function in names)
+        spent = summed((of.place, of.seconds or 0.0) for of in events if of.place)
     found = [
         (line, seconds)
         for line, seconds in sorted(spent.items(), key=lambda item: -item[1])

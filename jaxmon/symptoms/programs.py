@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from jaxmon import catalog
 from jaxmon.facts.contents import WholeArrays
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.record import summed
 from jaxmon.facts.walltime import SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import (
@@ -71,12 +71,14 @@ def _unrolling(snapshot: Snapshot) -> Iterator[Finding]:
     built = {of.name for of in snapshot.functions if of.built}
     if now.state != "compile" or now.function in {"", *built}:
         return
-    traced: dict[str, float] = defaultdict(float)
-    for place in period.places:
-        # XLA compiles it at the line of the call.
-        of_call = snapshot.compiling.count and place.place == now.place
-        if (place.state, place.function) == (now.state, now.function) and not of_call:
-            traced[place.caller] += place.seconds
+    # XLA compiles it at the line of the call.
+    compiled_at = {now.place} if snapshot.compiling.count else {}
+    traced = summed(
+        (place.caller, place.seconds)
+        for place in period.places
+        if (place.state, place.function) == (now.state, now.function)
+        if place.place not in compiled_at
+    )
     whole, took = sum(traced.values()), period.compiled().get(now.function, 0.0)
     where = max(filter(None, traced), key=traced.__getitem__, default="")
     part = max(limits.unrolled_time * snapshot.process.observed_seconds, SHORT_SECONDS)

@@ -11,6 +11,7 @@ from jaxmon import catalog
 from jaxmon.facts.ending import Underlying
 from jaxmon.facts.marked import QueueFacts
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.record import summed
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
@@ -132,7 +133,6 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     period = snapshot.time.period
     if not period.settled:
         return
-    lines: dict[str, float] = {}
     time, limits = snapshot.time, snapshot.limits
     late = (
         time.turns >= limits.requests_judged
@@ -150,8 +150,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         for of in period.places
         if of.event_loop and of.state in kinds and (of.place or of.state != "python")
     ]
-    for place in held:
-        lines[place.place] = lines.get(place.place, 0.0) + place.seconds
+    lines = summed((place.place, place.seconds) for place in held)
     took = sum(lines.values())
     if took < limits.time_worth * period.seconds:
         return

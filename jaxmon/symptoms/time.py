@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.record import summed
 from jaxmon.facts.walltime import IDLE_SECONDS, Period
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
@@ -169,11 +170,11 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     worth = period.is_worth(took - hidden, "eager", snapshot.limits.time_worth)
     if not worth or "jax_disable_jit" in snapshot.process.debugging:
         return
-    lines: dict[str, float] = {}
-    for state, part_of_it in parts.items():
-        for line, seconds in period.lines(state, calls=True) if part_of_it else ():
-            spent = seconds * part_of_it / period.of(state)
-            lines[line] = lines.get(line, 0.0) + spent
+    lines = summed(
+        (line, seconds * part_of_it / period.of(state))
+        for state, part_of_it in parts.items()
+        for line, seconds in (period.lines(state, calls=True) if part_of_it else ())
+    )
     lead = "Operations outside of jit took"
     found = costs("eager", snapshot, period, took, lines, took, lead)
     inner = period.lines("eager", caller=found.where) if found.where else []
@@ -222,9 +223,7 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 def once(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say what the program did once, as to prepare its data: a loop has no part."""
-    lines: dict[str, float] = {}
-    for of in period.once:
-        lines[of.place] = lines.get(of.place, 0.0) + of.seconds
+    lines = summed((of.place, of.seconds) for of in period.once)
     took = sum(lines.values())
     if period.is_worth(took, "python", snapshot.limits.time_worth):
         lead = "What the program did once, outside of JAX, took"

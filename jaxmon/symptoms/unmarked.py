@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.record import summed
 from jaxmon.facts.status import CallRate
 from jaxmon.host.formats.layout import amount, duration
 from jaxmon.symptoms.reason import listed, period
@@ -78,9 +78,7 @@ def _loop(snapshot: Snapshot, function: str) -> str:
     found to call *function*; empty if there is none.
     """
     recent = snapshot.time.recent
-    spent: dict[str, float] = defaultdict(float)
-    for place in recent.places:
-        spent[place.loop] += place.seconds
+    spent = summed((place.loop, place.seconds) for place in recent.places)
     loop = max(spent, key=spent.__getitem__, default="")
     # What is done once before a loop is no part of what is done again and again.
     before = sum(

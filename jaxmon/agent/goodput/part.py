@@ -112,7 +112,9 @@ class Accounts:
             for name, part in parts.items()
             if name not in _STEPPING and name != OTHER
         ]
-        rest = {self._rest(): max(total - accounted, 0.0)}
+        name = RECOVERY if self._restarted else facts.STARTUP
+        name = _UNKNOWN if self._looped or self._unmarked else name
+        rest = {name: max(total - accounted, 0.0)}
         stepping = {name: parts.get(name, 0.0) * scale for name in _STEPPING}
         if progress is not None:
             stepping = self._corrected(self._follow(progress, stepping), late)

@@ -347,7 +347,7 @@ class ErrorConstructionHook:
             except MemoryError as failed:  # to be expected here
                 interrupts.pass_on(failed)
             except Exception:  # noqa: BLE001 - contained: the user's error propagates
-                self._guard.failed(self._site)
+                self._guard.failed(ERRORS_SITE)
         return self._original.__get__(error, kind)
 
 

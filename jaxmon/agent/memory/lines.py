@@ -155,7 +155,8 @@ class Suspicion:
         if not (grown or early) or monotonic() < self._find_at:
             return
         before = thread_time()
-        try:
+        # The growth is known without.
+        with self._guard.contained("holders", stays_on=True):
             if self._holders is None:
                 from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
 
@@ -165,8 +166,6 @@ class Suspicion:
                 found = self._holders.largest(growth * _OF_GROWTH)
                 if found.name and (grows or found.backlog):
                     self._held[device] = found
-        except Exception:  # noqa: BLE001 - contained: the growth is known without
-            self._guard.failed("holders", stays_on=True)
         pause = max(_FIND_SECONDS, _FIND_PAUSES * (thread_time() - before))
         self._find_at = monotonic() + pause
 

@@ -20,7 +20,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm
-from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
+from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of, text_of
 from jaxmon.agent.jaxlink.backends import is_calling
@@ -209,7 +209,11 @@ def write_at_end(
     try:
         document = {
             "versions": versions(context.jax),
-            "functions": dict(_functions(context.table, programs)),
+            "functions": {
+                of.name: _figures(of, programs.get(of.name, Program()))
+                for of in context.table
+                if of.built and not of.internal and of.name != UNKNOWN
+            },
         }
         if timing is not None:
             document["times"] = _times(timing)
@@ -219,15 +223,6 @@ def write_at_end(
     except Exception as error:  # noqa: BLE001 - contained: the program goes on
         interrupts.pass_on(error)
         log.warning("jaxmon could not write the baseline file: %s", error)
-
-
-def _functions(
-    table: FunctionTable, programs: Mapping[str, Program]
-) -> Iterator[tuple[str, dict[str, float]]]:
-    for function in table:
-        if function.built and not function.internal and function.name != UNKNOWN:
-            program = programs.get(function.name, Program())
-            yield function.name, _figures(function, program)
 
 
 def _figures(function: Function, program: Program) -> dict[str, float]:

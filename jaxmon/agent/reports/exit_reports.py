@@ -24,7 +24,6 @@ from jaxmon.exposition.families import Family
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
-from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
 from jaxmon.screens.html.page import files_of
 from jaxmon.screens.runs import MOST_BYTES, Facts
@@ -45,12 +44,6 @@ def prepare() -> None:
     from jaxmon.agent.tracing import reader  # noqa: F401, PLC0415 - for what waits
 
     read({}, {"events": [{"kind": "recompile"}]})
-
-
-def exit_report(overview: Overview, limits: Limits, crash: str = "") -> str:
-    """Return the report by *limits*, beginning with the *crash*; some milliseconds."""
-    snapshot = overview.judged_by(limits)
-    return "\n".join(["", *summary(snapshot, find(snapshot), crash=crash), ""])
 
 
 def write(report: str) -> None:
@@ -127,8 +120,9 @@ class FinalReports:
             )
             _save(self._directory, facts)
         if self._prints:
-            text = exit_report(overview, current(self._run_dir), crash or "")
-            write(disclosure.document(text))
+            snapshot = overview.judged_by(current(self._run_dir))
+            text = summary(snapshot, find(snapshot), crash=crash or "")
+            write(disclosure.document("\n".join(["", *text, ""])))
 
 
 def _save(directory: ReportDirectory, facts: Facts) -> None:

@@ -116,7 +116,11 @@ class RankPart(Part):
             places=doing.places,
             gpus=tuple(self._gpus()),
         )
-        return self._set_up(rank)
+        # A hang is judged without what it has in common with others.
+        with self._context.guard.contained("setup", stays_on=True):
+            setup = self._setup
+            return rank.replace(setup=setup.read(), key_part=setup.key_part())
+        return rank
 
     def _gpus(self) -> list[str]:
         jax = self._context.jax
@@ -124,14 +128,6 @@ class RankPart(Part):
             uuids = [hardware(device)[0] for device in jax.local_devices()]
             self._uuids = [uuid for uuid in uuids[:_MOST_GPUS] if uuid]
         return self._uuids or []
-
-    def _set_up(self, rank: Rank) -> Rank:
-        """Return *rank* with what it has in common with others, unless that fails."""
-        # A hang is judged without it.
-        with self._context.guard.contained("setup", stays_on=True):
-            setup = self._setup
-            return rank.replace(setup=setup.read(), key_part=setup.key_part())
-        return rank
 
     def _page(self, _: Request) -> Response:
         return Response(dumps(encoded(self.describe())).encode(), "application/json")
