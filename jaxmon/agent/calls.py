@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
 from jaxmon.agent.functions import Function, active, by_function, label
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import is_jitted, missing
@@ -107,12 +107,12 @@ class CallLayer(Part):
     def _hits_known(self) -> bool:
         return self._hooks is not None and self._hooks.is_active("misses")
 
-    def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting_jit(self, original: AnyCall) -> AnyCall:
         code = missing(original)
         self._registry.codes_tell = code is not None
 
         @functools.wraps(original)
-        def make(fun: Callable[..., Any], jit_info: Any) -> Any:
+        def make(fun: AnyCall, jit_info: Any) -> Any:
             found = self._counted(fun, sys._getframe(1))  # noqa: SLF001 - who jits
             if found is None:
                 return original(fun, jit_info)
@@ -121,9 +121,9 @@ class CallLayer(Part):
 
         return make
 
-    def _counting_pmap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting_pmap(self, original: AnyCall) -> AnyCall:
         @functools.wraps(original)
-        def pmap(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def pmap(fun: AnyCall, *args: Any, **kwargs: Any) -> Any:
             self._registry.codes_tell = False
             found = self._counted(fun, sys._getframe(1))  # noqa: SLF001 - who jits
             jitted = original(fun, *args, **kwargs)
@@ -132,11 +132,8 @@ class CallLayer(Part):
         return pmap
 
     def _maker(
-        self,
-        original: Callable[..., Any],
-        code: types.CodeType | None,
-        function: Function,
-    ) -> Callable[..., Any]:
+        self, original: AnyCall, code: types.CodeType | None, function: Function
+    ) -> AnyCall:
         """Return *original*, or a copy in which *function* has *code* of its own."""
         if code is None:
             return original
@@ -148,7 +145,7 @@ class CallLayer(Part):
             return original
 
     def _counted(
-        self, fun: Callable[..., Any], frame: types.FrameType
+        self, fun: AnyCall, frame: types.FrameType
     ) -> tuple[Function, ProgramLine | None] | None:
         """Return where calls of *fun* count, if not JAX's, and where it is jitted."""
         try:
@@ -165,12 +162,8 @@ class CallLayer(Part):
         return None
 
     def _count(
-        self,
-        jitted: Callable[..., Any],
-        key: object,
-        function: Function,
-        line: ProgramLine | None,
-    ) -> Callable[..., Any]:
+        self, jitted: AnyCall, key: object, function: Function, line: ProgramLine | None
+    ) -> AnyCall:
         """Return *jitted* so that it counts for *function*; *key* as in `Registry`."""
         try:
             again = functools.partial(self._again, key, function, line)
@@ -182,19 +175,15 @@ class CallLayer(Part):
         return counted
 
     def _again(
-        self,
-        key: object,
-        function: Function,
-        line: ProgramLine | None,
-        jitted: Callable[..., Any],
-    ) -> Callable[..., Any]:
+        self, key: object, function: Function, line: ProgramLine | None, jitted: AnyCall
+    ) -> AnyCall:
         return self._count(jitted, key, function, line) if self.active else jitted
 
 
 def _unwrap_for_eval_shape(jax: types.ModuleType, guard: Guard) -> None:
     """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
 
-    def unwrap(fun: object) -> Callable[..., Any] | None:
+    def unwrap(fun: object) -> AnyCall | None:
         ours = isinstance(fun, CountedFunction)
         return jitted_of if ours and is_jitted(uncounted(fun)) else None
 

@@ -13,6 +13,7 @@ from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import CompilePhases, Function, FunctionTable, label
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.agent.jaxlink import backends, jit
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES
@@ -50,7 +51,7 @@ class Sample(NamedTuple):
     """
 
     function: Function
-    jitted: Callable[..., Any]
+    jitted: AnyCall
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
@@ -146,9 +147,7 @@ class Observers:
         self.tracer: Tracer | None = None
         self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
-        self.refusing: list[
-            Callable[[Function, float, str], Callable[..., Any] | None]
-        ] = []
+        self.refusing: list[Callable[[Function, float, str], AnyCall | None]] = []
         self.built: list[Callable[[Built, str], None]] = []
         self.served: list[Callable[[Function, Any], None]] = []
         self.stage = ""
@@ -192,7 +191,7 @@ class Registry:
         self._sources: dict[str, list[Jit]] = {}
         self._numbers = itertools.count()
         self.by_code: dict[int, tuple[Function, types.CodeType]] = {}
-        self._makers: dict[Function, Callable[..., Any]] = {}
+        self._makers: dict[Function, AnyCall] = {}
         self._existing: list[tuple[weakref.ref[Any], str]] | None = None
 
     def add(
@@ -268,8 +267,8 @@ class Registry:
         return next(self._numbers)
 
     def maker(
-        self, original: Callable[..., Any], missing: types.CodeType, function: Function
-    ) -> Callable[..., Any]:
+        self, original: AnyCall, missing: types.CodeType, function: Function
+    ) -> AnyCall:
         """
         Return a copy of *original*, JAX's ``_cpp_pjit``, in which *missing*, the code
         that a miss runs, is unique to *function*.

@@ -23,7 +23,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from jaxmon.agent.inspection import is_subclass
+from jaxmon.agent.inspection import AnyCall, is_subclass
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
 
 
@@ -40,7 +40,7 @@ class Meter(Protocol):
 _CountingWrapper: Any = type(functools.lru_cache(maxsize=0)(max))
 
 
-def metered(fun: Callable[..., Any]) -> Meter:
+def metered(fun: AnyCall) -> Meter:
     """
     Return *fun* so that its calls are counted.
 
@@ -58,11 +58,7 @@ class Arm(Protocol):
     """Waits for the next call of one `CountedFunction`."""
 
     def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: types.FrameType,
-        /,
+        self, counted: CountedFunction, jitted: AnyCall, frame: types.FrameType, /
     ) -> None:
         """Record that a call from *frame* starts, uncounted yet. Raises nothing."""
 
@@ -97,15 +93,15 @@ class CountedFunction:
         "_jitted",
     )
 
-    __call__: Callable[..., Any]
+    __call__: AnyCall
     __del__: Callable[[], None]
     # A slot, since the interpreter drops exceptions from a property here.
     __repr__: Callable[[], str]
     _again: Callable[[Any], Any]
     _arm: Arm | None
-    _jitted: Callable[..., Any]
+    _jitted: AnyCall
 
-    def __init__(self, jitted: Callable[..., Any], again: Callable[[Any], Any]) -> None:
+    def __init__(self, jitted: AnyCall, again: Callable[[Any], Any]) -> None:
         _put(self, "_jitted", jitted)
         _put(self, "_again", again)
         _put(self, "_arm", None)
@@ -167,8 +163,7 @@ _meter_of = cast(
     "Callable[[CountedFunction], Meter]", vars(CountedFunction)["__call__"].__get__
 )
 jitted_of = cast(
-    "Callable[[CountedFunction], Callable[..., Any]]",
-    vars(CountedFunction)["_jitted"].__get__,
+    "Callable[[CountedFunction], AnyCall]", vars(CountedFunction)["_jitted"].__get__
 )
 
 
@@ -189,7 +184,7 @@ def _by_name(
     return copy.copy, (function,)  # which returns it
 
 
-def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
+def _first_arm(counted: CountedFunction) -> AnyCall:
     """Start a sampled call; from here on it is an ordinary call."""
     arm = _get(counted, "_arm")
     disarm(counted)

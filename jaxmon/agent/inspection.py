@@ -16,11 +16,14 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.tuples import NamedTuple
 
+
+AnyCall: TypeAlias = Callable[..., Any]
+"""A function of JAX or of the program, or what is called as one."""
 
 _MRO: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
 _NAMESPACE: Callable[[type], Mapping[str, Any]] = vars(type)["__dict__"].__get__

@@ -20,7 +20,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import UNKNOWN, Function, active, series_of
-from jaxmon.agent.inspection import package_of
+from jaxmon.agent.inspection import AnyCall, package_of
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
@@ -97,7 +97,7 @@ class Compile:
         """Seconds since it started; 0 if the program has replaced the clock by NaN."""
         return max(0.0, now() - self.started)
 
-    def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self, original: AnyCall) -> AnyCall:
         """Return a callable to be called once in place of *original*."""
         if not isinstance(original, FunctionType):
             return ending(original, noting(self.end))
@@ -263,9 +263,7 @@ class Misses(Part):
         """Return the entry of *jitted*."""
         return self._registry.by_key(jitted.key) or self._table.of(jitted.fun)
 
-    def on_miss(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+    def on_miss(self, frame: FrameType, original: AnyCall) -> AnyCall | None:
         """Observe what JAX runs on every miss, also with effects and ahead of time."""
         registered = self._registry.by_code.get(id(frame.f_code))
         serving, entered = frame, registered and registered[0]
@@ -325,7 +323,7 @@ class Misses(Part):
         function = entered or self._table.of(jitted.fun)
         (function.entered_missed if entered else function.other_missed).add()
 
-    def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
+    def on_done(self, frame: FrameType, original: AnyCall) -> None:
         """Observe the function that JAX runs when a missed call has succeeded."""
         miss = self.thread.calls.pop(id(frame), None)
         if miss is None:
@@ -348,7 +346,7 @@ class Misses(Part):
             self._events.add("miss", function.name, text, reason=reason)
 
 
-def _why_missed(frame: FrameType, original: Callable[..., Any]) -> tuple[str, str]:
+def _why_missed(frame: FrameType, original: AnyCall) -> tuple[str, str]:
     """Return why a call missed; its *frame* asks for the fast path of *original*."""
     from jaxmon.agent.jaxlink.arguments import missed  # noqa: PLC0415 - rarely needed
     from jaxmon.agent.jaxlink.executables import effect_of  # noqa: PLC0415 - likewise

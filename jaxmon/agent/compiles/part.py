@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
@@ -27,6 +27,7 @@ from jaxmon.agent.compiles.misses import (
 )
 from jaxmon.agent.context import Built, Context
 from jaxmon.agent.functions import UNKNOWN, CompilePhases, Function, active, by_value
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
@@ -129,9 +130,7 @@ class Compiles(Part):
 
     # --- observers ---------------------------------------------------------------
 
-    def on_compile(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any]:
+    def on_compile(self, frame: FrameType, original: AnyCall) -> AnyCall:
         """Observe ``compiler.compile_or_get_cached``."""
         outer = self._thread.latest
         while outer is not None and outer.end:  # and it was not reported
@@ -172,12 +171,12 @@ class Compiles(Part):
             self._unsettled.pop(id(compile_), None)
             raise
 
-    def on_build(self, _: FrameType, __: Callable[..., Any]) -> None:
+    def on_build(self, _: FrameType, __: AnyCall) -> None:
         """Observe the call of XLA for a program not in the persistent cache."""
         if (compile_ := self._current) is not None:
             compile_.built = True
 
-    def on_clear(self, frame: FrameType, _: Callable[..., Any]) -> None:
+    def on_clear(self, frame: FrameType, _: AnyCall) -> None:
         """Observe ``util.clear_all_caches``."""
         for finder in self._finders:
             finder.note_clear(frame)

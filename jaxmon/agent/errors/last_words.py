@@ -24,7 +24,7 @@ from typing import Any
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import module_of, name_of
+from jaxmon.agent.inspection import AnyCall, module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.listeners import Observer, Probe
@@ -128,7 +128,7 @@ class LastWords:
         self.leave: Callable[[], None] | None = None
         self._doing = doing
 
-    def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def exiting(self, original: AnyCall) -> AnyCall:
         """
         Return `sys.exit` that notes its code, and its caller or the exception that the
         caller handles: in a process of a job, in the handler of a signal, or if there
@@ -149,9 +149,7 @@ class LastWords:
 
         main = threading.main_thread().ident or 0
 
-        def observe(
-            frame: FrameType, _: Callable[..., Any]
-        ) -> Callable[..., Any] | None:
+        def observe(frame: FrameType, _: AnyCall) -> AnyCall | None:
             # In other threads, it ends these.
             if threading.get_ident() != main or self._aborted:
                 return None

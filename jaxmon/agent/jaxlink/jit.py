@@ -20,7 +20,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any, Literal, TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import name_of, package_of
+from jaxmon.agent.inspection import AnyCall, name_of, package_of
 from jaxmon.tuples import NamedTuple
 
 
@@ -165,9 +165,7 @@ def missing(original: Any) -> types.CodeType | None:
     return None
 
 
-def with_code(
-    original: Any, before: types.CodeType, after: types.CodeType
-) -> Callable[..., Any]:
+def with_code(original: Any, before: types.CodeType, after: types.CodeType) -> AnyCall:
     """Return a copy of *original* with the code *before* replaced by *after*."""
     code = original.__code__
     constants = tuple(

@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.indicators.endings import SingleUse
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
@@ -40,14 +41,12 @@ _MANY = 256
 class Observer(Protocol):
     """Called with caller, not to be kept, and original, which it may replace."""
 
-    def __call__(
-        self, frame: FrameType, original: Callable[..., Any], /
-    ) -> Callable[..., Any] | None:
+    def __call__(self, frame: FrameType, original: AnyCall, /) -> AnyCall | None:
         """Observe one call."""
         ...
 
 
-def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., Any]:
+def ending(call: AnyCall, note: Iterator[object]) -> AnyCall:
     """
     Wrap *call* for one call, at whose end, however it ends, an item of *note* is
     consumed: the interpreter drops the wrapper then. No frame of ours is on the stack
@@ -70,7 +69,7 @@ class Probe:
 
     def __init__(  # noqa: PLR0913 - what each call depends on
         self,
-        original: Callable[..., Any],
+        original: AnyCall,
         observe: Observer,
         *,
         guard: Guard,
@@ -83,7 +82,7 @@ class Probe:
         self._observing = observing = [observe]
         off = guard.off
 
-        def call(_: Probe) -> Callable[..., Any]:
+        def call(_: Probe) -> AnyCall:
             if caller is not None and _frame(1).f_code.co_name != caller:
                 return original
             if allowance is not None and allowance.passing:
@@ -105,7 +104,7 @@ class Probe:
         self._observing.clear()
 
     @property
-    def __call__(self) -> Callable[..., Any]:
+    def __call__(self) -> AnyCall:
         """The original, or what the observer puts in its place for one call."""
         return self._original
 
@@ -296,7 +295,7 @@ class CallbackTimes:
         self.count = self.nanoseconds = 0
         self._records: deque[tuple[int, int]] = deque()
 
-    def began(self, _: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
+    def began(self, _: FrameType, call: AnyCall) -> AnyCall:
         """Observe one *call*."""
         if len(self._records) >= _MANY:
             self.add_up()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
-from jaxmon.agent.inspection import is_instance
+from jaxmon.agent.inspection import AnyCall, is_instance
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.call_sites import TransferSite
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
@@ -247,7 +247,7 @@ class SyncCall:
     __slots__ = ("bound", "start", "weight")
 
     bound: Callable[[], Any]
-    start: Callable[..., Callable[..., Any] | None]
+    start: Callable[..., AnyCall | None]
     weight: int
 
     @property
@@ -271,7 +271,7 @@ class MethodPatch:
     def __init__(
         self,
         original: Any,
-        observe: Callable[[FrameType, Callable[..., Any], Any], Any],
+        observe: Callable[[FrameType, AnyCall, Any], Any],
         allowance: Allowance,
         guard: Guard,
     ) -> None:
@@ -404,7 +404,7 @@ _JIT = "_jit_of_eval_shape"
 
 
 def attach_eval_shape(
-    jax: Any, unwrap: Callable[[object], Callable[..., Any] | None], guard: Guard
+    jax: Any, unwrap: Callable[[object], AnyCall | None], guard: Guard
 ) -> None:
     """
     Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
@@ -423,7 +423,7 @@ def attach_eval_shape(
     if TYPE_NAME not in code.co_names or _JIT in code.co_names:
         return
 
-    def observe(frame: FrameType, _: Callable[..., Any]) -> Callable[..., Any] | None:
+    def observe(frame: FrameType, _: AnyCall) -> AnyCall | None:
         return unwrap(frame.f_locals.get("fun"))
 
     setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site="eval_shape"))

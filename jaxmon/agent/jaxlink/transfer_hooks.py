@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmon.agent.guard import Allowance, Guard
-from jaxmon.agent.inspection import is_instance, package_of
+from jaxmon.agent.inspection import AnyCall, is_instance, package_of
 from jaxmon.agent.jaxlink.backends import is_calling, leave_arrays_alone
 from jaxmon.agent.jaxlink.call_sites import (
     CONVERSIONS,
@@ -124,7 +124,7 @@ class ObservedTarget(NamedTuple):
 
     owner: Any
     name: str
-    observe: Callable[..., Any]
+    observe: AnyCall
     allowance: Allowance
     caller: str | None = None
 
@@ -207,9 +207,7 @@ class TransferHooks:
                 yield module, name, steps
                 return
 
-    def on_read(
-        self, frame: FrameType, bound: Callable[..., Any], array: Any
-    ) -> Callable[..., Any] | None:
+    def on_read(self, frame: FrameType, bound: AnyCall, array: Any) -> AnyCall | None:
         """Observe a copy of *array*, or of one shard of it, to the host."""
         if not (weight := self._reads.take()):
             return None
@@ -229,9 +227,7 @@ class TransferHooks:
         self._reads.latest = site, count, nbytes
         return self._begin(bound, site, weight, count, nbytes)
 
-    def on_wait(
-        self, __: FrameType, bound: Callable[..., Any], _: Any
-    ) -> SyncCall | None:
+    def on_wait(self, __: FrameType, bound: AnyCall, _: Any) -> SyncCall | None:
         """Observe a lookup of ``block_until_ready``."""
         if not (weight := self._waits.take()):
             return None
@@ -240,15 +236,13 @@ class TransferHooks:
         return wait
 
     def on_block_until_ready(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+        self, frame: FrameType, original: AnyCall
+    ) -> AnyCall | None:
         """Observe a sync with several arrays."""
         weight = self._waits.take()
         return self._start_wait(frame, original, weight) if weight else None
 
-    def on_device_put(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+    def on_device_put(self, frame: FrameType, original: AnyCall) -> AnyCall | None:
         """Observe what sends arrays, of NumPy or already on a device, to devices."""
         if not (weight := self._puts.take()):
             return None
@@ -271,9 +265,7 @@ class TransferHooks:
         self._puts.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
 
-    def on_convert(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+    def on_convert(self, frame: FrameType, original: AnyCall) -> AnyCall | None:
         """Observe ``jnp.array``, whose last step sends a NumPy array in C++."""
         if not (weight := self._conversions.take()) or not self._clean():
             return None
@@ -313,9 +305,7 @@ class TransferHooks:
             place = f"{display_path(site.file)}:{site.line}"
             self.narrowed.setdefault(place, Loss(*loss[:-1], asked))
 
-    def on_profile(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+    def on_profile(self, frame: FrameType, original: AnyCall) -> AnyCall | None:
         """Observe that the program starts or stops a profile."""
         line = self._lines.that_calls(frame)
         if line is None:  # a profile of ours
@@ -342,9 +332,7 @@ class TransferHooks:
         ]
         return emits + profiles
 
-    def on_emit(
-        self, frame: FrameType, original: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
+    def on_emit(self, frame: FrameType, original: AnyCall) -> AnyCall | None:
         """Observe that a program gets a call of Python."""
         leave_arrays_alone(self._jax, self._guard)
         stack = stack_from(frame.f_back, _STEPS)
@@ -359,10 +347,10 @@ class TransferHooks:
 
     def _emit(
         self,
-        original: Callable[..., Any],
+        original: AnyCall,
         times: CallbackTimes,
         context: Any,
-        callback: Callable[..., Any],
+        callback: AnyCall,
         *args: Any,
         **kwargs: Any,
     ) -> Any:
@@ -376,8 +364,8 @@ class TransferHooks:
         return original(context, watched, *args, **kwargs)
 
     def _start_wait(
-        self, frame: FrameType, bound: Callable[..., Any], weight: int
-    ) -> Callable[..., Any] | None:
+        self, frame: FrameType, bound: AnyCall, weight: int
+    ) -> AnyCall | None:
         try:
             site = self._origins.of(frame, "sync")
             if site is None:
@@ -400,13 +388,8 @@ class TransferHooks:
         return int(getattr(sent, "size", 1) * itemsize)
 
     def _begin(
-        self,
-        call: Callable[..., Any],
-        site: TransferSite,
-        weight: int,
-        count: int,
-        nbytes: int,
-    ) -> Callable[..., Any]:
+        self, call: AnyCall, site: TransferSite, weight: int, count: int, nbytes: int
+    ) -> AnyCall:
         if len(self.records) >= _MANY:
             self._enough()
         # Inlined `ending`, because reads and syncs are frequent.
@@ -421,7 +404,7 @@ class TransferHooks:
 
 
 def _everywhere(
-    observe: Callable[..., Any],
+    observe: AnyCall,
     allowance: Allowance,
     name: str,
     *users: ModuleType,

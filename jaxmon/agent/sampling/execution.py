@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from types import FrameType, FunctionType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.agent.context import Sample
 from jaxmon.agent.counted import CountedFunction, arm, call_count, jitted_of
 from jaxmon.agent.functions import Function
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.agent.sampling.window import DeviceWork
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Histogram
@@ -331,9 +332,7 @@ class ExecutionFigures:
         return best
 
 
-Begin: TypeAlias = Callable[
-    ["Sampler", CountedFunction, Callable[..., Any], FrameType], None
-]
+Begin: TypeAlias = Callable[["Sampler", CountedFunction, AnyCall, FrameType], None]
 
 
 class Sampler:
@@ -356,7 +355,7 @@ class Sampler:
         self.followed: tuple[Callable[[Sample], None], ...] = ()
 
     def begin(
-        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
+        self, counted: CountedFunction, jitted: AnyCall, frame: FrameType, /
     ) -> None:
         """Start the call, or wait for the next."""
         if self.passed:

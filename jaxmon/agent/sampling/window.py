@@ -29,6 +29,7 @@ from jaxmon import interrupts
 from jaxmon.agent.counted import Arm, CountedFunction, arm, call_count, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import AnyCall
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.agent.jaxlink.hooks import PostCallHook, orders_across_devices
 from jaxmon.clocks import perf_counter, thread_time
@@ -161,11 +162,7 @@ class CallStart:
     __slots__ = ("_place", "_taken", "arm", "counted", "jitted", "started")
 
     def __init__(
-        self,
-        arm: Arm,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
+        self, arm: Arm, counted: CountedFunction, jitted: AnyCall, frame: FrameType
     ) -> None:
         self.arm = arm
         self.counted = counted
@@ -238,11 +235,7 @@ class DispatchWindow:
         self.spent = 0.0
 
     def begin(
-        self,
-        arm: Arm,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
+        self, arm: Arm, counted: CountedFunction, jitted: AnyCall, frame: FrameType
     ) -> None:
         """Start a sampled call from *frame*; `Arm.begin` calls this last."""
         if not self._open():
@@ -344,9 +337,7 @@ def _place(frame: FrameType) -> tuple[int, int]:
 # program is far ahead.
 _EVERY = 0.5
 
-Begin = Callable[
-    ["DispatchProbe", CountedFunction, Callable[..., Any], FrameType], None
-]
+Begin = Callable[["DispatchProbe", CountedFunction, AnyCall, FrameType], None]
 
 
 class DispatchProbe:
@@ -360,7 +351,7 @@ class DispatchProbe:
         self.then = then
 
     def begin(
-        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
+        self, counted: CountedFunction, jitted: AnyCall, frame: FrameType, /
     ) -> None:
         """Pass on the call that starts."""
         if self.then is not None:
