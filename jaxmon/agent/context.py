@@ -42,6 +42,9 @@ Options: TypeAlias = tuple[tuple[str, str, object], ...]
 """Options of a jitted function, each with its text and a key."""
 
 
+OnSample: TypeAlias = Callable[["Sample"], None]
+
+
 class Sample(NamedTuple):
     """
     A call that has just returned, of JAX's own object *jitted*; donated arguments
@@ -55,7 +58,7 @@ class Sample(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
-    follow: Callable[[Callable[[Sample], None], int], None] | None = None
+    follow: Callable[[OnSample, int], None] | None = None
 
 
 class CountedError(NamedTuple):
@@ -128,7 +131,7 @@ class Observers:
     """
 
     def __init__(self) -> None:
-        self.sample: list[Callable[[Sample], None]] = []
+        self.sample: list[OnSample] = []
         self.returned: list[Callable[[Function, Callable[[], Any]], None]] = []
         self.executed: list[Callable[[Function, Shapes, float], None]] = []
         self.timer: list[Callable[[], None]] = []

@@ -146,6 +146,9 @@ T = TypeVar("T")
 Key: TypeAlias = tuple[str, ...]
 """The process, then the values of the metric's labels in their order."""
 
+Observed: TypeAlias = Mapping[Key, Observations]
+"""Histograms by the values of their labels."""
+
 Row: TypeAlias = tuple[Mapping[str, str], float]
 
 COMPARED = (catalog.REQUEST_SECONDS, catalog.BATCH_FILL_RATIO, catalog.STEP_SECONDS)
@@ -219,7 +222,7 @@ class Reading(NamedTuple):
 
     time: float
     values: Mapping[str, Mapping[Key, float]]
-    histograms: Mapping[str, Mapping[Key, Observations]]
+    histograms: Mapping[str, Observed]
     sums: Mapping[str, Mapping[str, float]]
     began: Mapping[str, Reading] = NOTHING
 
@@ -244,7 +247,7 @@ class Reading(NamedTuple):
             if only.items() <= row.items()
         )
 
-    def distributions(self, metric: Metric) -> Mapping[Key, Observations]:
+    def distributions(self, metric: Metric) -> Observed:
         """Return the histograms of *metric*."""
         return self.histograms.get(metric.name, {})
 

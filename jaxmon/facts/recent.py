@@ -15,6 +15,7 @@ from jaxmon.facts import status
 from jaxmon.facts.reading import (
     Key,
     Observations,
+    Observed,
     Reading,
     by_process,
     in_order,
@@ -243,7 +244,7 @@ def requests(now: Reading, recent: Recent) -> list[status.RequestSummary]:
     return found
 
 
-def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
+def slowest_p95(found: Observed) -> float | None:
     """
     Return the p95 of the route whose is highest, of all its successful requests, warm
     or not; `None` without any.
@@ -284,11 +285,7 @@ def batches(now: Reading, recent: Recent) -> list[status.BatchSummary]:
 
 
 def _request(
-    route: str,
-    every: Mapping[Key, Observations],
-    lately: Mapping[Key, Observations],
-    usual: Mapping[Key, Observations],
-    recent: Recent,
+    route: str, every: Observed, lately: Observed, usual: Observed, recent: Recent
 ) -> status.RequestSummary:
     is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
@@ -320,7 +317,7 @@ def _request(
 
 
 def _of(
-    found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
+    found: Observed, outcome: str | None, *, warm: bool | None = None
 ) -> list[Observations]:
     return [
         observed
@@ -341,7 +338,7 @@ def _latency(found: Iterable[Observations]) -> status.Latency | None:
     )
 
 
-def rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
+def rates(found: Observed, recent: Recent) -> dict[str, float]:
     """Return how many a second there were, by process."""
     return summed(
         (key[0], observed.observed / seconds)
@@ -354,7 +351,7 @@ def _count(found: Iterable[Observations]) -> float:
     return sum(observed.observed for observed in found)
 
 
-def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observations]]:
+def _by_route(found: Observed) -> dict[str, dict[Key, Observations]]:
     routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
     for key, observed in found.items():
         routes[key[1]][key] = observed

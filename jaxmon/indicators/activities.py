@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from types import TracebackType
 from typing import TypeAlias
 
 from jaxmon.indicators.decorate import F, decorated
@@ -37,12 +36,7 @@ class Activity:
             end.append(0)
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         opened = None
         try:
             opened = self._innermost()

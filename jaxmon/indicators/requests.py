@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import ref
 
 from jaxmon import catalog
@@ -286,12 +285,7 @@ class MarkedRequest:
             raise
         return ours
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         entry: RequestEntry | None = self._last
         try:
             inner = entered_request.get()
@@ -315,13 +309,8 @@ class MarkedRequest:
     async def __aenter__(self) -> OpenRequest:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: PYI036 - passed on
+        self.__exit__(*raised)
 
     def __call__(self, function: F) -> F:
         """Return *function*, each call of which is a request."""

@@ -22,7 +22,7 @@ from jaxmon.host.formats.layout import (
 from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.stalls import is_long
-from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, TIME, Finding, Symptom
+from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, Finding, ProcessJudge, Symptom
 
 
 _MOST_NAMED = 3
@@ -434,6 +434,14 @@ def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _executed(name: str, sentence: str, judge: ProcessJudge) -> Symptom:
+    return Symptom(
+        *(name, "", sentence, HINT, judge),
+        *(catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing=LINES,
+    )
+
+
 SYMPTOMS = (
     Symptom(
         *("first_call", "F8", "A call may loop without end.", HINT, first_call),
@@ -441,32 +449,19 @@ SYMPTOMS = (
     ),
     slow("unrolled", "A loop of Python makes a program large.", _unrolled),
     slow("alike", "Functions are compiled apart, though they are alike.", _alike),
-    Symptom(
-        *("captured", "F1", "Programs contain large arrays as constants.", TIME),
-        *(_captured, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing=LINES,
-        other_runbook="JaxmonColdStartBudgetBurn",
-    ),
+    slow("captured", "Programs contain large arrays as constants.", _captured),
     Symptom(
         *("selected", "", "All branches are computed under vmap.", HINT),
         *(_selected, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing="only the program shows which of them is needed",
     ),
-    Symptom(
-        *("inefficient", "", "An operation has a cheaper form.", HINT),
-        *(_inefficient, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
-        missing=LINES,
-    ),
+    _executed("inefficient", "An operation has a cheaper form.", _inefficient),
     Symptom(
         *("whole", "F2", "Each device holds arrays whole in vain.", HINT),
         *(_whole, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing=LINES,
     ),
-    Symptom(
-        *("resharded", "", "Each call exchanges arguments among devices.", HINT),
-        *(_resharded, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
-        missing=LINES,
-    ),
+    _executed("resharded", "Each call exchanges arguments among devices.", _resharded),
     Symptom(
         *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
         severity=TICKET,
@@ -486,9 +481,5 @@ SYMPTOMS = (
         severity=PAGE,
         missing="only the program shows it",
     ),
-    Symptom(
-        *("duplicated", "", "All devices compute the same.", HINT),
-        *(_duplicated, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
-        missing=LINES,
-    ),
+    _executed("duplicated", "All devices compute the same.", _duplicated),
 )

@@ -13,13 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.jit import (
-    SHAPES,
-    is_binding,
-    is_inside,
-    nearest,
-    stack_from,
-)
+from jaxmon.agent.jaxlink.jit import SHAPES, is_binding, is_inside, nearest, stack_from
 from jaxmon.agent.jaxlink.source_lines import AGENT, JIT_FILES
 from jaxmon.host.sources import LIBRARY, tier
 from jaxmon.tuples import NamedTuple

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
@@ -163,6 +163,10 @@ def allocator_families(
 _MAX_DTYPES = 64
 
 
+# Number and bytes, by dtype.
+_Totals: TypeAlias = dict[str, list[int]]
+
+
 class MemoryPart(Part):
     """
     Reads allocator statistics and live arrays of the local devices, once there are
@@ -249,9 +253,9 @@ class MemoryPart(Part):
             found = {}
         return found
 
-    def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
+    def _live(self) -> tuple[dict[Any, _Totals], dict[Any, int]]:
         """Return number and bytes by device and dtype, and bytes offloaded."""
-        found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
+        found: defaultdict[Any, _Totals] = defaultdict(dict)
         offloaded: defaultdict[Any, int] = defaultdict(int)
         groups = Counter(group_arrays(self._jax.live_arrays()))
         for kind, device, count in count_buffers(self._jax, self._guard, groups):
@@ -271,9 +275,7 @@ class MemoryPart(Part):
         self._dtypes[name] = None
         return name
 
-    def _arrays(
-        self, devices: list[Any], live: dict[Any, dict[str, list[int]]]
-    ) -> list[Family]:
+    def _arrays(self, devices: list[Any], live: dict[Any, _Totals]) -> list[Family]:
         dtypes = list(self._dtypes)  # another snapshot may add one
         rows = [
             (device.id, dtype, *live[device].get(dtype, (0, 0)))
@@ -286,11 +288,7 @@ class MemoryPart(Part):
         ]
 
     def _summary(
-        self,
-        device: Any,
-        stats: dict[str, int],
-        live: dict[str, list[int]],
-        offloaded: int,
+        self, device: Any, stats: dict[str, int], live: _Totals, offloaded: int
     ) -> facts.Device:
         name, size = str(device.id), sum(size for _, size in live.values())
         self._peaks[name] = max(size, self._peaks.get(name, 0))

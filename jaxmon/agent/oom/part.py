@@ -19,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
@@ -63,15 +64,13 @@ _EVENTS: Mapping[str, tuple[Kind, int]] = {
 _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
 
 
+_Read: TypeAlias = Callable[[], Mapping[str, Program]]
+
+
 class ReportBuilder:
     """Gathers the contents of reports, with statistics that *programs* returns."""
 
-    def __init__(
-        self,
-        context: Context,
-        lines: MemoryLines,
-        programs: Callable[[], Mapping[str, Program]],
-    ) -> None:
+    def __init__(self, context: Context, lines: MemoryLines, programs: _Read) -> None:
         self.lines = lines
         self.programs = programs
         self._context = context
@@ -247,13 +246,7 @@ class OomReports(Part):
 
     name = "oom"
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        lines: MemoryLines,
-        programs: Callable[[], Mapping[str, Program]],
-    ) -> None:
+    def __init__(self, context: Context, lines: MemoryLines, programs: _Read) -> None:
         self.facts = ReportBuilder(context, lines, programs)
         self._context = context
         self._guard = context.guard

@@ -18,7 +18,7 @@ from types import FrameType, FunctionType
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.agent.context import Sample
+from jaxmon.agent.context import OnSample
 from jaxmon.agent.counted import CountedFunction, arm, call_count, jitted_of
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import AnyCall
@@ -352,7 +352,7 @@ class Sampler:
         self.figures = figures
         self.shown = self.timed = False
         self.attempts = 0
-        self.followed: tuple[Callable[[Sample], None], ...] = ()
+        self.followed: tuple[OnSample, ...] = ()
 
     def begin(
         self, counted: CountedFunction, jitted: AnyCall, frame: FrameType, /

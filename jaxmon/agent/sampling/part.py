@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context, Sample
+from jaxmon.agent.context import Context, OnSample, Sample
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of
@@ -313,10 +313,7 @@ class Sampling(Part):
                 notify(sampler.function, shapes, seconds)
 
     def _show(
-        self,
-        sampler: Sampler,
-        call: CallEnd,
-        observers: Sequence[Callable[[Sample], None]],
+        self, sampler: Sampler, call: CallEnd, observers: Sequence[OnSample]
     ) -> None:
         sample: Sample | None = None
         for observe in observers:
@@ -333,11 +330,7 @@ class Sampling(Part):
                 observe(sample)
 
     def _follow(
-        self,
-        sampler: Sampler,
-        counted: CountedFunction,
-        observe: Callable[[Sample], None],
-        passed: int,
+        self, sampler: Sampler, counted: CountedFunction, observe: OnSample, passed: int
     ) -> None:
         sampler.passed = min(passed, sampler.passed) if sampler.followed else passed
         sampler.followed += (observe,)
