@@ -192,10 +192,9 @@ def _attributes(event: LoggedEvent) -> dict[str, Any]:
 
 def _span_of(event: LoggedEvent) -> contextlib.AbstractContextManager[None]:
     """Make the span of *event* current, for handlers that look for it."""
-    if not event.trace_id:
-        return contextlib.nullcontext()
-    try:
-        from jaxmon.otel import logs  # noqa: PLC0415 - there are few spans
-    except ImportError:  # the API without the SDK
-        return contextlib.nullcontext()
-    return logs.within(event.trace_id, event.span_id)
+    with contextlib.suppress(ImportError):  # the API without the SDK
+        if event.trace_id:
+            from jaxmon.otel import logs  # noqa: PLC0415 - there are few spans
+
+            return logs.within(event.trace_id, event.span_id)
+    return contextlib.nullcontext()

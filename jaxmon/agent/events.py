@@ -138,9 +138,7 @@ def _span_ids() -> tuple[str, str]:
     trace = sys.modules.get("opentelemetry.trace")
     # Another thread may be importing it.
     read = getattr(trace, "get_current_span", None)
-    if read is None:
-        return "", ""
-    context = read().get_span_context()
-    if not context.is_valid:
+    context = read and read().get_span_context()
+    if not context or not context.is_valid:
         return "", ""
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"

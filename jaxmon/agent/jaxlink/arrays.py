@@ -196,8 +196,7 @@ class LeafKinds(NamedTuple):
 
     def types(self) -> tuple[Leaf, ...]:
         """Return the type of each leaf."""
-        found = {key: kind[1] for key, kind in self.kinds.items()}
-        return tuple(map(found.__getitem__, self.keys))
+        return tuple(self.mapped(lambda _, leaf, __: leaf))
 
 
 class LeafTypes:

@@ -109,8 +109,5 @@ def _read_one_by_one(
 
 def _public(config: Any, name: str) -> str:
     state = getattr(config, name, None)
-    for attribute in ("name", "_name"):
-        found = getattr(state, attribute, None)
-        if isinstance(found, str):
-            return found
-    return name
+    found = (getattr(state, attribute, None) for attribute in ("name", "_name"))
+    return next((public for public in found if isinstance(public, str)), name)

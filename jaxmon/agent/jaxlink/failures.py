@@ -139,9 +139,7 @@ def is_deleted_array(error: BaseException) -> bool:
 
 def is_from_jax(error: BaseException) -> bool:
     """Return whether JAX or its runtime raised *error*, by type and text."""
-    if is_runtime_error(error):
-        return True
-    if is_module(module_of(type(error))):
+    if is_runtime_error(error) or is_module(module_of(type(error))):
         return True
     text = _text(error)
     kind = type(error)

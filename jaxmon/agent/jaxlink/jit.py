@@ -313,12 +313,9 @@ def _options_of_jit(info: Any) -> JitOptions:
     if given := getattr(info, "compiler_options_kvs", ()):  # since 0.5
         found.append(Option("compiler_options", "pairs", given))
     for name, attribute in _LEAVES:
-        leaves = getattr(info, attribute, ())
-        for leaf in leaves:
-            if leaf is not None and name_of(type(leaf)) != _UNSPECIFIED:
-                given = [_or_none(leaf) for leaf in leaves]
-                found.append(Option(name, "shardings", given))
-                break
+        given = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
+        if any([leaf is not None for leaf in given]):
+            found.append(Option(name, "shardings", given))
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)
         if given is not None and given is not False and not _is_auto(given):
@@ -391,7 +388,9 @@ def enclosing_pmap(above: FrameType | None) -> FrameType | None:
 
 def function_of_shard_map(frame: FrameType) -> object:
     """Return the user's function of a pmap that *frame* runs; `None` if unknown."""
-    return _function(options_of_shard_map(frame))
+    given = options_of_shard_map(frame)
+    wrapped = given.get("wrapped_fun")
+    return given.get("f") if wrapped is None else wrapped.f
 
 
 def function_of_cache_miss(variables: Mapping[str, Any]) -> object:
@@ -421,8 +420,3 @@ def leaves_and_tree(variables: Mapping[str, Any]) -> tuple[Any, Any]:
     mapped = getattr(variables.get("cached"), "pmapped", None)
     inside = closure(mapped) if mapped is not None else {}
     return variables.get("dyn_args_flat"), inside.get("in_tree")
-
-
-def _function(given: Mapping[str, Any]) -> object:
-    wrapped = given.get("wrapped_fun")
-    return given.get("f") if wrapped is None else wrapped.f

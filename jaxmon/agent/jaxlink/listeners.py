@@ -209,14 +209,8 @@ class Listeners:
         found: list[_ListenerKind] = []
         for (add, listed, public, private), listener in kinds:
             remove = public if hasattr(monitoring, public) else private
-            found.append(
-                _ListenerKind(
-                    listener,
-                    getattr(monitoring, add),
-                    getattr(monitoring, listed),
-                    getattr(monitoring, remove),
-                )
-            )
+            calls = (getattr(monitoring, name) for name in (add, listed, remove))
+            found.append(_ListenerKind(listener, *calls))
         self._kinds = tuple(found)
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
