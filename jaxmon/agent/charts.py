@@ -108,8 +108,7 @@ class Means:
         self._seen[name] = count, seconds
         fresh, took = count - before, max(seconds - spent, 0.0)
         if fresh > 0:
-            kept = self._kept.setdefault(name, deque(maxlen=MOST_MEANS))
-            kept.append(took / fresh)
+            self._kept.setdefault(name, deque(maxlen=MOST_MEANS)).append(took / fresh)
         return fresh, took
 
     def spreads(self) -> dict[str, Spread]:

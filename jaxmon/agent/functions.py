@@ -295,8 +295,7 @@ class FunctionTable:
 
     def named(self, name: str, *, internal: bool = False) -> Function:
         """Return the entry called *name*, ``other`` if the table is full."""
-        found = self._functions.get(name)
-        return found or self._create(valid(name), internal=internal)
+        return self._functions.get(name) or self._create(valid(name), internal=internal)
 
     def by_short_name(self, short: str) -> Function:
         """Return the only function whose ``__name__`` is *short*, else ``unknown``."""
@@ -314,8 +313,7 @@ class FunctionTable:
                     return self.named(OTHER)
                 self._used += 1
                 self._internal_used += internal
-                short = name.rpartition(".")[2]
-                self._by_short_name.setdefault(short, set()).add(name)
+                self._by_short_name.setdefault(name.rpartition(".")[2], set()).add(name)
             created = self._functions[name] = Function(name, internal=internal)
             return created
 

@@ -213,8 +213,7 @@ class Ledger:
     def _unseen(self) -> frozenset[str]:
         """Return labels of functions that JAX has compiled without being observed."""
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
-        names = self._context.registry.compiled_before()
-        return names - seen - {OTHER, UNKNOWN}
+        return self._context.registry.compiled_before() - seen - {OTHER, UNKNOWN}
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
         part = self._runtime.part(TransferPart)

@@ -230,8 +230,7 @@ class LoadedPages(NamedTuple):
         reader, programs = self._reader(), list[dict[str, Any]]()
         for _executable, seen, _record in found[:newest]:
             jaxpr = seen.jaxpr()
-            is_gone = jaxpr is None
-            rows = {} if is_gone else reader.listing(jaxpr, seen.function.place)
+            rows = {} if jaxpr is None else reader.listing(jaxpr, seen.function.place)
             programs.append({"finished": seen.finished, **rows})
         return {"programs": programs}
 

@@ -234,8 +234,7 @@ class TransferPart(Part):
         sizes = [array.nbytes for array in arrays]
         nbytes, function = sum(sizes), sample.function
         held = self._held.get(function) or self._held.setdefault(function, HeldArrays())
-        narrow = not self._context.jax.config.jax_enable_x64
-        held.add(arrays, narrow=narrow)
+        held.add(arrays, narrow=not self._context.jax.config.jax_enable_x64)
         if nbytes < _LARGE_BYTES or function in self._arguments:
             return
         self._arguments[function] = nbytes

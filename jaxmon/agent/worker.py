@@ -192,8 +192,7 @@ class Worker:
             self._rest(self._run_routine())
         else:
             with contextlib.suppress(Empty):
-                job = self._jobs.get_nowait()
-                self._do(job)
+                self._do(self._jobs.get_nowait())
 
     def _queue(self, *, urgent: bool = False) -> None:
         if urgent or self._gather or not self._queued:

@@ -245,8 +245,7 @@ class SlotEnds(NamedTuple):
 
 def now() -> dict[str, float]:
     """Return the time, by field of a record."""
-    boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return {"boottime": boottime, "time": wall_time()}
+    return {"boottime": time.clock_gettime(time.CLOCK_BOOTTIME), "time": wall_time()}
 
 
 def age_of(end: ProcessEnd) -> float | None:

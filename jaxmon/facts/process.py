@@ -165,8 +165,7 @@ class Snapshot(Fact):
         since_start = self.time.since_start.seconds
         if since_start <= 0:
             return 0.0
-        busy = self.device_seconds * period.seconds / since_start
-        return min(busy, period.seconds)
+        return min(self.device_seconds * period.seconds / since_start, period.seconds)
 
     def saves_blocked(self, period: Period) -> float:
         """

@@ -325,8 +325,7 @@ def by_process(reading: Reading) -> dict[str, Reading]:
 
 def label_names(metric: Metric) -> tuple[str, ...]:
     """Return what the values of a key of *metric* are."""
-    rest = (name for name in metric.labels if name != "worker")
-    return ("worker", *rest)
+    return ("worker", *(name for name in metric.labels if name != "worker"))
 
 
 def in_order(workers: Iterable[str]) -> tuple[str, ...]:

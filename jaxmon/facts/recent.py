@@ -249,8 +249,7 @@ def slowest_p95(found: Observed) -> float | None:
     Return the p95 of the route whose is highest, of all its successful requests, warm
     or not; `None` without any.
     """
-    routes = _by_route(found).values()
-    times = [_latency(_of(of, "success")) for of in routes]
+    times = [_latency(_of(of, "success")) for of in _by_route(found).values()]
     return max((time.p95 for time in times if time and time.p95), default=None)
 
 

@@ -170,8 +170,7 @@ def _entries(value: Mapping[Any, Any]) -> dict[str, Any]:
                 break
         else:
             return value.copy()
-    items = islice(value.items(), _MOST_ITEMS)
-    return {_key(key): item for key, item in items}
+    return {_key(key): item for key, item in islice(value.items(), _MOST_ITEMS)}
 
 
 def _text(value: str) -> str:

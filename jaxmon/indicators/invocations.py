@@ -236,8 +236,7 @@ class _Event:
             headers = headers_of(args[0])
             if headers is not None:
                 self._is_http = True
-                carried = carried_headers(headers)
-                self.origin = origin_of(route, "function", "", carried)
+                self.origin = origin_of(route, "function", "", carried_headers(headers))
         except Exception:  # noqa: BLE001 - contained: the invocation goes on
             indicators.guard.failed(_EVENTS, theirs=True)
 

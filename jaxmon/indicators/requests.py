@@ -90,8 +90,7 @@ class OpenRequest:
         if indicators is not None and indicators.guard.on(SITE):
             try:
                 found = indicators.routes.of(str(route))
-                drop = partial(found.serving.pop, self)
-                found.serving[self] = ref(holder, drop)
+                found.serving[self] = ref(holder, partial(found.serving.pop, self))
                 self._route = found
                 if indicators.tracer is not None:
                     # After the route, whose first request may have enabled it.

@@ -49,8 +49,7 @@ def here() -> tuple[int, int]:
 
 def task_runs(code: CodeType) -> bool:
     """Return whether the task on this thread was created to run *code* alone."""
-    asyncio = sys.modules["asyncio.tasks"]
-    task = asyncio.current_task()
+    task = sys.modules["asyncio.tasks"].current_task()
     return getattr(task.get_coro(), "cr_code", None) is code
 
 

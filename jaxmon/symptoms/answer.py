@@ -177,8 +177,7 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
                 evidence = [*finding.evidence, finding.where]
                 new = (of for of in evidence if of and of not in about.text)
                 about = about.replace(because=next(new, ""))
-            workers = (*about.workers, worker)
-            found[topic, subject] = about.replace(workers=workers)
+            found[topic, subject] = about.replace(workers=(*about.workers, worker))
     yield from found.values()
 
 

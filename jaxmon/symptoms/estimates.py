@@ -162,5 +162,4 @@ def severity_of(
         return None
     window = seconds_in(snapshot.limits.time_lost_window)
     spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
-    much = spent > getattr(snapshot.limits, limit) * window
-    return TICKET if much else None
+    return TICKET if spent > getattr(snapshot.limits, limit) * window else None

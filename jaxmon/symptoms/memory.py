@@ -414,8 +414,7 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
 def _instead_of(line: Transfer) -> str:
     if line.direction != "host_to_device":
         return FETCH
-    numbers = line.bytes <= _OF_A_NUMBER * line.count
-    return COPY_OF_NUMBERS if numbers else COPY
+    return COPY_OF_NUMBERS if line.bytes <= _OF_A_NUMBER * line.count else COPY
 
 
 SYMPTOMS = (

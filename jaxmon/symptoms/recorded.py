@@ -142,8 +142,7 @@ def given_up(window: str) -> tuple[Expr, Expr]:
 
 
 def _answered(window: str) -> Expr:
-    requests = events.REQUESTS.within(window, ne("outcome", GIVEN_UP))
-    return requests.sum(*ROUTE) > 0
+    return events.REQUESTS.within(window, ne("outcome", GIVEN_UP)).sum(*ROUTE) > 0
 
 
 def succeeded() -> Expr:

@@ -200,8 +200,7 @@ def interruptions(record: RunRecord) -> Iterator[str]:
     """Return a sentence on the interruptions, if there were any."""
     if record.interrupted:
         kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
-        often = record.interrupted > 1
-        between = record.seconds_between if often else None
+        between = record.seconds_between if record.interrupted > 1 else None
         resume = record.seconds_to_resume
         yield (
             f"interrupted {times(record.interrupted)} ({kinds})"

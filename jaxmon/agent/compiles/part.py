@@ -377,8 +377,7 @@ class Compiles(Part):
             function = self._function(program_at(frame), name_at(frame))
         compile_ = Compile(function, frame, outer)
         if finder and found:
-            cause = finder.find_transformed_cause(function, found, frame)
-            compile_.pending = cause
+            compile_.pending = finder.find_transformed_cause(function, found, frame)
         return compile_
 
     def _differences(self, compile_: Compile) -> str:

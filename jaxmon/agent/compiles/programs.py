@@ -351,8 +351,7 @@ class Programs(Part):
         self._unread[identity] = program
 
     def _analyse(self, program: SeenCompile, executable: Any, lowered: Lowered) -> None:
-        record = self._records.setdefault(program.function, _Record())
-        record.begin(program.finished)
+        self._records.setdefault(program.function, _Record()).begin(program.finished)
         try:
             self._take_in(program, executable, lowered)
         finally:

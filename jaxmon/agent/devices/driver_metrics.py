@@ -134,8 +134,7 @@ class Nvml:
 
     def _number(self, call: str, handle: c_void_p, kind: _Number) -> int | None:
         value = kind()
-        code = self._code(call, handle, ctypes.byref(value))
-        return None if code else value.value
+        return None if self._code(call, handle, ctypes.byref(value)) else value.value
 
     def _text(self, call: str, *handle: c_void_p) -> str:
         buffer = ctypes.create_string_buffer(_TEXT)

@@ -274,8 +274,7 @@ class ErrorPart(Part):
         self._thread.failed = False
         if frames.is_below_boundary(frame) or not frames.calls_back_inline(frame):
             return
-        error = sys.exception()
-        text = f"INTERNAL: {message}: {type(error).__name__}"
+        text = f"INTERNAL: {message}: {type(sys.exception()).__name__}"
         function = self._context.table.named(UNKNOWN)
         self._take(function, ValueError(text), "dispatch", frame)
         self._thread.failed = True

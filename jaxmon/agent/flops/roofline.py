@@ -217,8 +217,7 @@ def roofline(
     if not (flops and seconds and accessed and bandwidth):
         return None
     intensity, ridge = flops / accessed, flops / seconds / bandwidth
-    bound = "arithmetic" if intensity >= ridge else "memory"
-    return Roofline(intensity, ridge, bound)
+    return Roofline(intensity, ridge, "arithmetic" if intensity >= ridge else "memory")
 
 
 class Executions:

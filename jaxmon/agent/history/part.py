@@ -355,8 +355,7 @@ class SpeedHistory(Part):
                 ratio = 1.0 if past is None else times.settled.over(past.then.seconds)
                 key = (entry.name, entry.kind, "past_run")
                 found[key] = max(found.get(key, 1.0), ratio)
-        metric = catalog.SLOWDOWN
-        return [family_of(metric, [(*k, v) for k, v in found.items()])]
+        return [family_of(catalog.SLOWDOWN, [(*k, v) for k, v in found.items()])]
 
 
 def _slowdown(entry: Followed) -> Slower:

@@ -437,8 +437,7 @@ def _in_jax(code: CodeType, state: str) -> str:
     """Return what a thread does that runs *code* of JAX, which called *state*."""
     name = code.co_name
     if state in _DISPATCHES and name in _RUNNING:
-        runs = code.co_filename.endswith(_RUNNING[name])
-        return DEVICE if runs else EAGER
+        return DEVICE if code.co_filename.endswith(_RUNNING[name]) else EAGER
     if state in _DISPATCHES and name in _MAKING:
         return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
     asks = state in _DISPATCHES and name in _ASKING

@@ -85,8 +85,7 @@ class _Flow:
             given.append(None if parts is None else _NONE)
             if parts and bytes_of(variable) >= LEAST_BYTES and prod(parts) > 1:
                 given[at], self._parts[at] = frozenset((at,)), parts
-        results = self._read(jaxpr, given)
-        pairs = zip(results, jaxpr.outvars, returned, strict=True)
+        pairs = zip(self._read(jaxpr, given), jaxpr.outvars, returned, strict=True)
         self._returned = [(of, _parts_of(var, shape)) for of, var, shape in pairs if of]
 
     def _read(

@@ -299,8 +299,7 @@ def accessed_bytes(jax: Any, executable: Any) -> float | None:
     Return the bytes that *executable* accesses on one device; `None` if a loop runs an
     unknown number of times. Takes some milliseconds per 100 kB of HLO.
     """
-    options = printing(jax, configured=True)
-    modules = list(texts(executable, options))
+    modules = list(texts(executable, printing(jax, configured=True)))
     if len(modules) != 1 or len(modules[0]) > _LONGEST:
         return None
     module = _Module(jax, jax.local_devices()[0].client, modules[0])

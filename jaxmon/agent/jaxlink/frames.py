@@ -101,8 +101,7 @@ def is_below_call(frame: FrameType | None) -> bool:
 
 def is_below_boundary(frame: FrameType | None) -> bool:
     """Return whether *frame* runs below a function of JAX that filters tracebacks."""
-    boundary = ("reraise_with_filtered_traceback",)
-    return nearest(frame, boundary, _MAX_STEPS) is not None
+    return nearest(frame, ("reraise_with_filtered_traceback",), _MAX_STEPS) is not None
 
 
 def is_wait(frame: FrameType | None) -> bool:

@@ -170,8 +170,7 @@ class HookPlaces:
         caller: str | None = None,
     ) -> None:
         """Pass calls of ``owner.name``, by *caller* if given, to *observe*."""
-        original = getattr(owner, name)
-        probe = self.stand_in(original, observe, allowance, caller)
+        probe = self.stand_in(getattr(owner, name), observe, allowance, caller)
         self.replace(owner, name, probe)
 
     def stand_in(

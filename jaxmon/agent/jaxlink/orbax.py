@@ -74,8 +74,7 @@ def activity_of(stack: Stack) -> str:
     for at in stack:
         name = at.names.get("__name__")
         if isinstance(name, str) and name.startswith(_PACKAGE):
-            function = at.code.co_name
-            begun = [of for start, of in _CALLED if function.startswith(start)]
+            begun = [of for start, of in _CALLED if at.code.co_name.startswith(start)]
             found = begun[0] if begun else found
     return found
 

@@ -241,8 +241,7 @@ def _transformed(
         # What is transformed: a gradient for another argument is another program.
         between += map(_tracer, call.leaves or () if call else ())
     else:
-        debug = getattr(jaxpr, "debug_info", None)
-        source = getattr(debug, "func_src_info", None)
+        source = getattr(getattr(jaxpr, "debug_info", None), "func_src_info", None)
     source = source_location(source)
     return Transformed(
         jitted,

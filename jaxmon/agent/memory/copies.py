@@ -71,8 +71,7 @@ class ArgumentCopies:
         """Note where *jaxpr* of *function* donates inside, in vain."""
         found = self._found.get(function)
         if found is not None and jaxpr is not None:
-            lines = SourceLineFinder(self._jax)
-            place = executables.donated_inside(jaxpr, lines)
+            place = executables.donated_inside(jaxpr, SourceLineFinder(self._jax))
             found.fact = found.fact.replace(donated_inside=place)
 
     def sampled(self, sample: Sample) -> None:

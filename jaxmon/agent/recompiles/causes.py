@@ -299,8 +299,7 @@ class Histories:
     def _compare(self, new: Signature, old: Signature) -> list[Mismatch]:
         if new.digest == old.digest:
             return []
-        found = differences(new, old, context=self._context, values=self._values)
-        return list(found)
+        return list(differences(new, old, context=self._context, values=self._values))
 
 
 def _padding(new: Signature, old: Signature) -> tuple[bool, float]:

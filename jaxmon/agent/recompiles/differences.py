@@ -446,5 +446,4 @@ def _line(
     kind: str, where: str, before: str, after: str, *, prefix: str = "argument "
 ) -> Mismatch:
     """Return one difference, with its text."""
-    text = f"{prefix}{where}: {before} → {after}"
-    return Mismatch(kind, where, before, after, text)
+    return Mismatch(kind, where, before, after, f"{prefix}{where}: {before} → {after}")

@@ -144,8 +144,7 @@ class SignatureBuilder:
         call.kinds = self._types.kinds(call.leaves, call.avals)
         if call.tree is None:
             return None
-        count = len(call.args)
-        names = names_in_call(call.fun, count, call.kwargs)
+        names = names_in_call(call.fun, len(call.args), call.kwargs)
         static: tuple[Static, ...] = ()
         if call.static_argnums or call.static_argnames:
             static, positions = _static(call, names)

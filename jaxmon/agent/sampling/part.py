@@ -301,8 +301,7 @@ class Sampling(Part):
         called = CallTiming(started, call.ended, taken)
         record = figures.executed
         if self._executed:
-            shapes = shapes_of(leaves, self._arrays)
-            record = partial(self._record, sampler, shapes)
+            record = partial(self._record, sampler, shapes_of(leaves, self._arrays))
         self._watcher.submit(ExecutionTimer(called, before, work, figures.pace, record))
 
     def _record(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:

@@ -444,8 +444,7 @@ class Looks:
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
-        made = entry._replace(place=place, caller="", once=False)
-        return made if place else entry
+        return entry._replace(place=place, caller="", once=False) if place else entry
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)

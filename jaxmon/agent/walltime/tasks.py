@@ -81,8 +81,7 @@ def program_threads() -> list[int]:
 def other_threads(thread: int, idents: Collection[int]) -> list[int]:
     """Return threads of the program that are among *idents*, other than *thread*."""
     every = [ident for ident in program_threads() if ident in idents]
-    found = [ident for ident in every if ident != thread]
-    return found[-MOST_THREADS:]
+    return [ident for ident in every if ident != thread][-MOST_THREADS:]
 
 
 def is_still(ident: int, number: int) -> bool:

@@ -388,6 +388,5 @@ def parameters_of(fun: Any) -> tuple[str, ...] | None:
 
 def _main() -> str:
     """Return the name of the module that runs as ``__main__``, if it has one."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    name = getattr(spec, "name", "")
+    name = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "")
     return name if type(name) is str else ""
