@@ -26,7 +26,7 @@ from jaxmon.agent.serving import LocalSocket, Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, Histogram
+from jaxmon.exposition.families import Collect, Family, Histogram
 from jaxmon.facts.ending import CRASHED
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.routes import metrics_handler
@@ -334,7 +334,7 @@ class Runtime:
         return self._collect(loaded)
 
     def _collect(self, parts: Iterable[Part]) -> list[Family]:
-        sources: tuple[tuple[str, Callable[[], Iterable[Family]]], ...] = (
+        sources: tuple[tuple[str, Collect], ...] = (
             *((part.name, part.collect) for part in parts),
             ("hooks", self.hooks.collect),
         )

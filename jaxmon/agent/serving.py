@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.guard import Guard, log
 from jaxmon.errors import JaxmonError, OtlpError, PageError
 from jaxmon.exposition.add import prepare
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Collect
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon.host import disclosure, rundir
@@ -60,10 +60,7 @@ def planned(settings: Settings) -> Plan | None:
 
 
 def prepared(
-    plan: Plan | None,
-    collect: Callable[[], Iterable[Family]],
-    settings: Settings,
-    guard: Guard,
+    plan: Plan | None, collect: Collect, settings: Settings, guard: Guard
 ) -> Pusher | None:
     """Return what pushes the families of *collect*, `None` if nothing can."""
     if plan is None:

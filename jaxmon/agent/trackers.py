@@ -21,7 +21,7 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Worker
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, Tally, series
+from jaxmon.exposition.families import Collect, Tally, series
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.marks import STEP
 from jaxmon.indicators.timeline import Timeline
@@ -159,7 +159,7 @@ class Sources(NamedTuple):
 
     table: FunctionTable
     timeline: Timeline
-    devices: tuple[Callable[[], Iterable[Family]], ...]
+    devices: tuple[Collect, ...]
     ideal: Callable[[], Ideal | None]
 
 
@@ -214,7 +214,7 @@ def totals(sources: Sources) -> dict[str, float]:
     return {**dict(compiles), **_devices(sources.devices)}
 
 
-def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
+def _devices(sources: Iterable[Collect]) -> Mapping[str, float]:
     peaks, used, busy = [], [], []
     for families in sources:
         for family in families():
@@ -320,7 +320,7 @@ class Trackers(Part):
         context: Context,
         loops: Loops,
         timeline: Timeline,
-        all_devices: Iterable[Callable[[], Iterable[Family]]],
+        all_devices: Iterable[Collect],
         ideal: Callable[[], Ideal | None],
     ) -> None:
         self._context = context

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, islice, repeat
 from math import inf, isfinite
 from operator import length_hint
@@ -100,6 +100,10 @@ class Family(NamedTuple):
     metric: Metric
     samples: list[Sample]
     exemplars: Mapping[str, str] = MappingProxyType({})
+
+
+Collect: TypeAlias = Callable[[], Iterable[Family]]
+"""Returns what a scrape is to have of something."""
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:

@@ -141,11 +141,6 @@ class Accounts:
         """Note how the attempt ends."""
         self.record = self.record.replace(ended=self.record.ended or ending)
 
-    def _rest(self) -> str:
-        if self._looped or self._unmarked:
-            return _UNKNOWN
-        return RECOVERY if self._restarted else facts.STARTUP
-
     def _corrected(self, parts: dict[str, float], late: float) -> dict[str, float]:
         """
         Return *parts* without as much as compiles that had seemed to be the same: no

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from jaxmon.agent.versions import versions
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, family_of
+from jaxmon.exposition.families import Collect, Family, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
 from jaxmon.facts.functions import Spread
@@ -73,11 +73,7 @@ class SpeedHistory(Part):
     name = "history"
 
     def __init__(
-        self,
-        context: Context,
-        loops: Loops,
-        programs: Read,
-        devices: Callable[[], Iterable[Family]],
+        self, context: Context, loops: Loops, programs: Read, devices: Collect
     ) -> None:
         settings = context.settings
         self._context = context
@@ -391,7 +387,7 @@ def _slowdown(entry: Followed) -> Slower:
 # What happened beside a slowdown, when it began: not its cause, but where to look.
 
 
-def _throttled(read: Callable[[], Iterable[Family]]) -> Iterator[str]:
+def _throttled(read: Collect) -> Iterator[str]:
     """Yield why GPUs of this process run at lower clocks, if the driver is read."""
     reasons = {
         match[1]

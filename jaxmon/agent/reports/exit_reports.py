@@ -11,7 +11,6 @@ import contextlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxmon.agent.events import EventLog
@@ -20,7 +19,7 @@ from jaxmon.agent.reports.directory import ReportDirectory, ReportKind, stem_of
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic, original, wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Collect
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
@@ -95,7 +94,7 @@ class FinalReports:
         self,
         overview: Overview,
         events: EventLog,
-        collect: Callable[[], Iterable[Family]],
+        collect: Collect,
         *,
         worker: str,
         crash: str | None,
