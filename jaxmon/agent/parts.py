@@ -67,6 +67,7 @@ NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
     "compiling": "compiles.in_progress",
     "programs": Ask("programs.snapshot", dict),
     "spanning": Ask("programs.spanning", tuple),
+    "tracing": Ask("wall_time.compiling", dict),
     "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
     "doing": Ask("wall_time.doing", _no_rank),
     "run": Ask("goodput.describe", Fact),
@@ -210,7 +211,7 @@ ROWS: tuple[PartRow, ...] = (
         pages=("/debug/passes", "/debug/profile"),
     ),
     PartRow(
-        *("passes", "reports.passes:PassTraces", ("compiling", "programs")),
+        *("passes", "reports.passes:PassTraces", ("compiling", "tracing")),
         enabled=attrgetter("passes_dir"),
     ),
     PartRow(

@@ -26,7 +26,7 @@ from jaxmon.cli.options import (
     subcommand,
 )
 from jaxmon.errors import CommandError, WireError
-from jaxmon.host.formats.layout import counted, duration, share
+from jaxmon.host.formats.layout import clean, counted, duration, share
 
 
 if TYPE_CHECKING:
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 _SECONDS = 60.0
 _MOST_TRACED, _LONG_TRACE = 3, 1.0
 _SMALL, _REST = 0.01, "less than 1 % each"
+# If one program takes that part of all, adding up others says nothing new.
+_MOST_OF_ALL = 2 / 3
 _NAMES = {
     "load": "loading from the cache",
     "not recorded": "XLA, not recorded",
-    "in no pass": "XLA, in none of its passes",
-    "rest": "in none of these",
+    "in no pass": "other work of XLA",
+    "other passes": "other work of XLA",
+    "rest": "other work of JAX",
 }
 
 
@@ -175,7 +178,10 @@ def _show(
     except (ValueError, WireError) as error:
         msg = f"the traces cannot be read: {error}; run the command again"
         raise CommandError(msg) from error
-    programs = [vars(of) for of in found.programs]
+    programs = [
+        {**vars(of), "lines": [line._asdict() for line in of.lines]}
+        for of in found.programs
+    ]
     document = {"exit_code": code, **found._asdict(), "programs": programs}
     output.result(document, _lines(found, code, top, where), as_json=as_json)
 
@@ -211,12 +217,14 @@ def _programs(
         missing = str(text.get("omitted", trouble))
         costs.append(ProgramCosts(program, str(text.get("hlo") or ""), missing))
     before = costs[1] if len(costs) > 1 else None
-    costs[0].notes[:0] = traced_lines(now.time.since_start.certain, name)
+    traced = [of.trace_seconds or 0.0 for of in programs if of.function == name]
+    period = now.time.since_start.certain
+    costs[0].notes[:0] = traced_lines(period, name, sum(traced))
     return ProcessPrograms(programs, costs[0], before, loaded.omitted)
 
 
-def traced_lines(period: Period, function: str) -> Iterator[str]:
-    """Yield what samples say of the lines where *function* is traced."""
+def traced_lines(period: Period, function: str, most: float) -> Iterator[str]:
+    """Yield what samples say of the lines where *function* was traced, for *most* s."""
     call = period.calls(function)  # where XLA compiles it, too
     seconds = defaultdict[str, float](float)
     for at in period.places:
@@ -224,7 +232,8 @@ def traced_lines(period: Period, function: str) -> Iterator[str]:
             seconds[at.place] += at.seconds
     longest = sorted(seconds.items(), key=itemgetter(1), reverse=True)
     for place, took in longest[:_MOST_TRACED]:
-        if place and took >= _LONG_TRACE:
+        # More than that was in XLA, at a call that is not known as one.
+        if place and _LONG_TRACE <= took <= most:
             yield f"Tracing it took at least {duration(took)} at {place}."
 
 
@@ -278,9 +287,9 @@ def run(
 
     For each XLA program of its functions, and for those of JAX's own together: seconds
     to trace, to lower, to load from the persistent cache, and in XLA by group of
-    passes. XLA's profiler records each compile, 128 MiB in all, and nothing else. On
-    GPUs this requires JAXMON_PROFILE_GPU=1. A program that profiles itself is not
-    disturbed.
+    passes; if that is long, the lines that most of it goes into. XLA's profiler records
+    each compile, 128 MiB in all, and nothing else. On GPUs this requires
+    JAXMON_PROFILE_GPU=1. A program that profiles itself is not disturbed.
 
     Options:
         as_module: PROGRAM is a module name.
@@ -328,13 +337,14 @@ def _lines(
             blocks.append((name + several, program))
     blocks.sort(key=lambda block: block[1].seconds, reverse=True)
     for name, program in blocks[:top]:
-        yield from _block(name, [program], found.folds.get(program.function))
+        yield from _block(name, [program])
     rest = [program for _, program in blocks[top:]]
     yield from _block(counted(len(rest), "other program"), rest)
     internal = [program for program in found.programs if program.internal]
     name = f"{counted(len(internal), 'program')} of JAX's own functions"
     yield from _block(name, internal)
-    if len(found.programs) > 1:
+    whole = sum(program.seconds for program in found.programs)
+    if max(program.seconds for program in found.programs) < _MOST_OF_ALL * whole:
         yield from _block("all", found.programs)
     for name, count in Counter(found.unfinished).items():
         yield f"{name}: {counted(count, 'compile')} did not finish"
@@ -343,23 +353,21 @@ def _lines(
             yield f"without XLA's passes: {counted(count, 'program')}, since {why}"
 
 
-def _block(
-    name: str, programs: Sequence[TracedCompile], folds: Sequence[str] | None = None
-) -> Iterator[str]:
+def _block(name: str, programs: Sequence[TracedCompile]) -> Iterator[str]:
     """Yield lines on *programs* together, if there are any."""
     if not programs:
         return
     seconds = sum(program.seconds for program in programs)
     yield f"{name}: {duration(seconds)}"
+    for line in programs[0].lines if len(programs) == 1 else ():
+        yield f"  {clean(line.where)}: {clean(line.text)}"
     parts: dict[str, float] = defaultdict(float)
     for program in programs:
         for part, spent in program.parts.items():
-            parts[part] += spent
+            parts[_NAMES.get(part, part)] += spent
     small = [part for part, spent in parts.items() if spent < _SMALL * seconds]
     if rest := sum(parts.pop(part) for part in small):
         parts[_REST] = rest
     for part, spent in sorted(parts.items(), key=itemgetter(1), reverse=True):
-        row = f"{_NAMES.get(part, part):28}{duration(spent):>10}"
-        about = f"  most likely {', '.join(folds)}" if folds and "fold" in part else ""
-        yield f"  {row}{share(spent, seconds):>8}{about}"
+        yield f"  {part:28}{duration(spent):>10}{share(spent, seconds):>8}"
     yield ""

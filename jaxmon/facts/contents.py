@@ -1,8 +1,10 @@
-"""What a program contains that costs more than it needs, by line of the user's."""
+"""What a program contains, and what of it costs more than it needs, by line."""
 
 from __future__ import annotations
 
-from jaxmon.facts.record import Fact
+from collections.abc import Mapping
+
+from jaxmon.facts.record import NOTHING, Fact
 
 
 class Unrolled(Fact):
@@ -38,6 +40,34 @@ class Folded(Fact):
     constant: str = ""
     steps: int = 0
     programs: int = 0
+
+
+class CompileLines(Fact):
+    """
+    Lines that a compile goes into, of the program, or of libraries if it has none.
+
+    Attributes:
+        equations: that JAX lowers, with those inside of others; more if *uncounted*.
+            *most* of them are from the line *where*, by primitive in
+            *operations*, without those that only have others inside.
+        unrolled: the loop of Python that is most of it, if one is; so many equations
+            are *inside*.
+        folded: what it does with constants.
+        traced: the line where it was traced for longest, in the outermost *loop* there,
+            for *traced_seconds*, as far as looks show; empty if unknown.
+    """
+
+    equations: int = 0
+    uncounted: bool = False
+    most: int = 0
+    where: str = ""
+    operations: Mapping[str, int] = NOTHING
+    unrolled: Unrolled | None = None
+    inside: int = 0
+    folded: Folded | None = None
+    traced: str = ""
+    traced_seconds: float = 0.0
+    loop: str = ""
 
 
 class Captured(Fact):

@@ -13,6 +13,15 @@ from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host.formats import json_text
 
 
+CALLS = frozenset(
+    (
+        *("jit", "pjit", "closed_call", "core_call", "custom_jvp_call"),
+        *("custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat2"),
+    )
+)
+"""Primitives that only have equations inside."""
+
+
 class TracedLine(Fact):
     """A *line* of *file*, as the interpreter knows it, in a *function*."""
 

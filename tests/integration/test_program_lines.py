@@ -30,6 +30,7 @@ from jaxmon.preflight.compiled.costs import LineCost, LinePlace, ProgramCosts
 from jaxmon.preflight.compiled.view import ProcessPrograms, render, text
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
+from tests.helpers.jaxprs import primitives
 
 
 M, K = 8, 16
@@ -82,19 +83,6 @@ def at(costs: ProgramCosts, mark: str) -> LineCost:
 def line_of(mark: str) -> int:
     source = Path(__file__).read_text().splitlines()
     (found,) = [n for n, line in enumerate(source, 1) if line.endswith(f"  # {mark}")]
-    return found
-
-
-def primitives(jaxpr: Any) -> Counter[str]:
-    """Return all equations of *jaxpr* by primitive, with those inside of others."""
-    found = Counter[str]()
-    for equation in jaxpr.eqns:
-        found[equation.primitive.name] += 1
-        for value in equation.params.values():
-            for item in value if isinstance(value, (tuple, list)) else (value,):
-                inner = getattr(item, "jaxpr", item)
-                if hasattr(inner, "eqns"):
-                    found += primitives(inner)
     return found
 
 

@@ -200,7 +200,10 @@ def test_each_row_of_a_listing_is_beside_its_line() -> None:
 
 
 def test_lines_that_are_long_traced_are_said() -> None:
-    """Not those that take little, nor the call, where XLA compiles as well."""
+    """
+    Not those that take little, nor the call, where XLA compiles as well; if no look has
+    shown that it is one, more time than JAX says it has traced for is XLA's.
+    """
     places = tuple(
         PlaceTime(place=at, seconds=seconds, state=state, function=function)
         for at, seconds, state, function in (
@@ -212,8 +215,10 @@ def test_lines_that_are_long_traced_are_said() -> None:
         )
     )
 
-    found = list(traced_lines(Period(places=places), "step"))
+    period = Period(places=places)
+    found = list(traced_lines(period, "step", 3.5))
     assert found == ["Tracing it took at least 3.0 s at a.py:7."]
+    assert list(traced_lines(period, "step", 0.1)) == []
 
 
 HOSTILE = [

@@ -188,7 +188,8 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         if oldest.size is None and (jaxpr := oldest.function.lowered()) is not None:
             lines = SourceLineFinder(jax)
             reader = EquationReader(lines, monotonic() + _READ_SECONDS)
-            counted = reader.heaviest(jaxpr, oldest.function.place)
+            most = reader.heaviest(jaxpr, oldest.function.place)
+            counted = most.equations, most.most, most.where
             oldest.size = *counted, folded(jaxpr, lines)
     return Compiling(
         len(running), oldest.age, oldest.function.name, *(oldest.size or ())

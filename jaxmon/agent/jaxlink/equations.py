@@ -24,8 +24,8 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, line_at
 from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError
-from jaxmon.facts.contents import Unrolled
-from jaxmon.facts.programs import CompiledProgram, EquationStack, TracedLine
+from jaxmon.facts.contents import CompileLines, Unrolled
+from jaxmon.facts.programs import CALLS, CompiledProgram, EquationStack, TracedLine
 from jaxmon.host import sources
 from jaxmon.host.files import bounded
 
@@ -159,17 +159,28 @@ class EquationReader:
             unrolled=unrolled(jaxpr, place, self._lines),
         )
 
-    def heaviest(self, jaxpr: Any, place: str) -> tuple[int, int, str]:
-        """Return the number of equations, and most of which line of the user's."""
+    def heaviest(self, jaxpr: Any, place: str) -> CompileLines:
+        """Return which lines of the user's, in loops or not, have most equations."""
         self._count(jaxpr, place)
-        lines = Counter[_Place]()
+        loop = unrolled(jaxpr, place, self._lines)
+        lines, inside = defaultdict[str, Counter[str]](Counter), 0
         for calls, counts in self._counts.items():
-            if calls:
-                lines[calls[-1]] += counts.total()
-        total = sum(counts.total() for counts in self._counts.values())
-        for (file, line, _), most in lines.most_common(1):
-            return total, most, f"{sources.display_path(file)}:{line}"
-        return total, 0, ""
+            at = [f"{sources.display_path(file)}:{line}" for file, line, _ in calls]
+            lines[at[-1] if at else ""].update(counts)
+            inside += counts.total() if loop and loop.where in at else 0
+        total = sum(counts.total() for counts in lines.values())
+        lines.pop("", None)
+        where = max(lines, key=lambda line: lines[line].total(), default="")
+        operations = dict(lines[where].most_common())
+        return CompileLines(
+            equations=total,
+            uncounted=self._left <= 0,
+            most=lines[where].total(),
+            where=where,
+            operations={k: v for k, v in operations.items() if k not in CALLS},
+            unrolled=loop,
+            inside=inside,
+        )
 
     def _count(self, jaxpr: Any, place: str) -> None:
         self._place, self._stacks = place, {}

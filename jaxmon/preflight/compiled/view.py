@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from jaxmon.facts.programs import CompiledProgram
+from jaxmon.facts.programs import CALLS, CompiledProgram
 from jaxmon.facts.record import encoded
 from jaxmon.host.formats.layout import (
     UNKNOWN,
@@ -270,7 +270,8 @@ def _part(name: str, total: float) -> Any:
 
 def _mostly(line: LineCost) -> str:
     counts = line.equations or line.instructions
-    return next((name for name, _ in counts.most_common(1)), UNKNOWN)
+    names = [name for name, _ in counts.most_common()]
+    return next((of for of in names if of not in CALLS), next(iter(names), UNKNOWN))
 
 
 def _signed(value: float) -> str:

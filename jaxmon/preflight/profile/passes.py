@@ -19,6 +19,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from jaxmon.facts.contents import CompileLines
+from jaxmon.facts.reader import from_json
+from jaxmon.preflight.profile.lines import FOLDING, LOAD, REST, SlowLine, slow_lines
 from jaxmon.preflight.profile.xspace import Plane, parse
 
 
@@ -28,7 +31,7 @@ _GROUPS = {
     # xla/service, passes of xla/hlo/transforms, xla/service and its spmd and gpu. Only
     # those of CPUs have been seen in traces.
     AUTOTUNING: r"autotun|algorithm[-_]picker",
-    "constant folding": r"constant[-_]folding",
+    FOLDING: r"constant[-_]folding",
     "partitioning": r"spmd|shard|sdy|partition",
     "layout": r"layout|transpose-folding",
     "copy insertion": r"copy[-_]insertion|copy-elision",
@@ -59,6 +62,8 @@ class TracedCompile:
         xla: of these, in JAX's call of XLA, or of the persistent cache.
         parts: these seconds, by what they went into; in XLA by group of passes.
         passes: those in XLA, by pass.
+        equations: of what JAX traced, and *lines* that much of it goes into, the most
+            first; only known if it took long.
     """
 
     function: str
@@ -68,6 +73,8 @@ class TracedCompile:
     xla: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
     passes: dict[str, float] = field(default_factory=partial(defaultdict, float))
+    equations: int | None = None
+    lines: list[SlowLine] = field(default_factory=list)
 
     def complete(self, groups: Mapping[str, float], rest: str | None) -> None:
         """Add the seconds of *groups*, and the *rest* of XLA's and of all."""
@@ -76,29 +83,29 @@ class TracedCompile:
         self.parts |= groups
         what = rest or ("not recorded" if self.untraced else "in no pass")
         self.parts[what] = max(self.xla - sum(groups.values()), 0.0)
-        self.parts["rest"] = max(self.seconds - sum(self.parts.values()), 0.0)
+        self.parts[REST] = max(self.seconds - sum(self.parts.values()), 0.0)
 
 
 class CompileTimes(NamedTuple):
-    """Programs, functions of unfinished compiles, and which fold constants by what."""
+    """Programs, and functions of unfinished compiles."""
 
     programs: list[TracedCompile]
     unfinished: list[str]
-    folds: dict[str, list[str]]
 
 
 def read(directory: Path) -> CompileTimes:
     """Return what agents wrote to *directory*. Raises `WireError`, `ValueError`."""
-    found = CompileTimes([], [], {})
+    found = CompileTimes([], [])
     for path in sorted(directory.glob("*.jsonl")):
         begun: dict[str, TracedCompile] = {}
         loaded: dict[str, bool] = {}
+        known: dict[str, CompileLines] = {}
         for line in map(json.loads, path.read_text().splitlines()):
-            marker = line.pop("marker", None)
-            if marker is None:
-                found.folds[line["folds"]] = line["by"]
-            elif "function" in line:
+            marker = line.pop("marker")
+            if "function" in line:
                 begun[marker] = TracedCompile(**line)
+            elif "lines" in line:
+                known[marker] = from_json(CompileLines, line["lines"])
             else:
                 program = begun[marker]
                 program.untraced = program.untraced or line["cut"] or ""
@@ -119,7 +126,11 @@ def read(directory: Path) -> CompileTimes:
                 if group:
                     groups[group] += seconds
                     program.passes[name] += seconds
-            program.complete(groups, "load" if loaded[marker] else None)
+            program.complete(groups, LOAD if loaded[marker] else None)
+            if marker in known:
+                program.equations = known[marker].equations
+                of_all = program.parts, program.seconds
+                program.lines = slow_lines(known[marker], *of_all)
     return found
 
 
