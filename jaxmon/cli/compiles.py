@@ -12,19 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    NEW_FILE,
-    OF_PROCESS,
-    RUN_DIR,
-    Number,
-    Whole,
-    argument,
-    flag,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.errors import CommandError, WireError
 from jaxmon.host.formats.layout import counted, duration, share
 
@@ -53,16 +41,18 @@ _NAMES = {
 }
 
 
-@subcommand(cls=click.Group, invoke_without_command=True)
+@options.subcommand(cls=click.Group, invoke_without_command=True)
 def command(
     *,
-    worker: str | None = option(str, "--worker", "--pid"),
-    function: str | None = option(str),
-    page: Path | None = option(NEW_FILE),
-    text: str | None = option(click.Choice(["jaxpr", "hlo"])),
-    passes: float | None = option(Number(0, 60, min_open=True), metavar="SECONDS"),
-    as_json: bool = OF_PROCESS,
-    run_dir: Path | None = RUN_DIR,
+    worker: str | None = options.option(str, "--worker", "--pid"),
+    function: str | None = options.option(str),
+    page: Path | None = options.option(options.NEW_FILE),
+    text: str | None = options.option(click.Choice(["jaxpr", "hlo"])),
+    passes: float | None = options.option(
+        options.Number(0, 60, min_open=True), metavar="SECONDS"
+    ),
+    as_json: bool = options.OF_PROCESS,
+    run_dir: Path | None = options.RUN_DIR,
 ) -> None:
     """
     Show what compiled programs are made of, by line of source.
@@ -263,15 +253,15 @@ def _chosen(programs: list[CompiledProgram], function: str | None) -> str:
     raise CommandError(msg, details=names[:20], exit_code=2)
 
 
-@subcommand(command, "run", context_settings={"allow_interspersed_args": False})
+@options.subcommand(command, "run", context_settings={"allow_interspersed_args": False})
 def run(
     *,
-    as_module: bool = flag("-m"),
-    as_code: bool = flag("-c"),
-    top: int = option(Whole(1), default=10),
-    as_json: bool = AS_JSON,
-    program: str = argument(),
-    args: tuple[str, ...] = argument(click.UNPROCESSED, nargs=-1),
+    as_module: bool = options.flag("-m"),
+    as_code: bool = options.flag("-c"),
+    top: int = options.option(options.Whole(1), default=10),
+    as_json: bool = options.AS_JSON,
+    program: str = options.argument(),
+    args: tuple[str, ...] = options.argument(click.UNPROCESSED, nargs=-1),
 ) -> int:
     """
     Run PROGRAM as `python` does, and print where its compile time went.

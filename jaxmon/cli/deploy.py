@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    FILE,
-    LABEL,
-    URL,
-    Parsed,
-    collected,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import ACCESS, ALERTMANAGER, Access
 from jaxmon.errors import CommandError, JaxmonError
 
@@ -34,14 +24,14 @@ if TYPE_CHECKING:
 
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
-_GRAFANA = option(
-    URL,
+_GRAFANA = options.option(
+    options.URL,
     "--grafana",
     meaning="Grafana's URL as in the browser; boards there show the deployment.",
     envvar="GRAFANA_URL",
 )
-_GRAFANA_TOKEN = option(
-    FILE, meaning="File containing Grafana's token; overrides GRAFANA_TOKEN."
+_GRAFANA_TOKEN = options.option(
+    options.FILE, meaning="File containing Grafana's token; overrides GRAFANA_TOKEN."
 )
 
 
@@ -115,10 +105,12 @@ class Attempts:
 
 
 def _labels(
-    job: str = option(str, required=True, metavar="JOB"),
-    cluster: str | None = option(str, metavar="CLUSTER"),
-    namespace: str | None = option(str, metavar="NAMESPACE"),
-    labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
+    job: str = options.option(str, required=True, metavar="JOB"),
+    cluster: str | None = options.option(str, metavar="CLUSTER"),
+    namespace: str | None = options.option(str, metavar="NAMESPACE"),
+    labels: tuple[tuple[str, str], ...] = options.option(
+        options.LABEL, "--label", multiple=True
+    ),
 ) -> dict[str, str]:
     """
     Return the labels by which the alerts of a service are selected.
@@ -145,7 +137,7 @@ def _labels(
     return {**scope, **dict(labels)}
 
 
-_SCOPE = collected(_labels)
+_SCOPE = options.collected(_labels)
 
 
 def _length(value: str) -> timedelta:
@@ -175,14 +167,16 @@ def command() -> None:
     """
 
 
-@subcommand(command)
+@options.subcommand(command)
 def start(
     *,
     scope: dict[str, str] = _SCOPE,
-    as_json: bool = AS_JSON,
-    length: timedelta = option(Parsed("duration", _length), "--max", default="30m"),
-    reason: str = option(str, default="deployment"),
-    by: str | None = option(str, metavar="NAME"),
+    as_json: bool = options.AS_JSON,
+    length: timedelta = options.option(
+        options.Parsed("duration", _length), "--max", default="30m"
+    ),
+    reason: str = options.option(str, default="deployment"),
+    by: str | None = options.option(str, metavar="NAME"),
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
     grafana_url: str | None = _GRAFANA,
@@ -241,11 +235,11 @@ def start(
     attempts.check()
 
 
-@subcommand(command)
+@options.subcommand(command)
 def stop(
     *,
     scope: dict[str, str] = _SCOPE,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
     grafana_url: str | None = _GRAFANA,
@@ -284,10 +278,10 @@ def stop(
     attempts.check()
 
 
-@subcommand(command, "list")
+@options.subcommand(command, "list")
 def list_windows(
     *,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
 ) -> None:

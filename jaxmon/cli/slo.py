@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import (
-    AS_JSON,
-    MOMENT,
-    NEW_FILE,
-    Number,
-    Whole,
-    option,
-    subcommand,
-)
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.screens.section import shown
 
@@ -44,15 +35,17 @@ def command() -> None:
     """
 
 
-@subcommand(command)
+@options.subcommand(command)
 def report(
     *,
     prometheus_url: str = prometheus(required=True),
-    slo_file: Path | None = option(NEW_FILE, "--slo"),
-    days: int = option(Whole(1, 90), default=7),
-    until: datetime | None = option(MOMENT),
-    price: float | None = option(Number(min=0), "--price-per-hour", metavar="DOLLARS"),
-    as_json: bool = AS_JSON,
+    slo_file: Path | None = options.option(options.NEW_FILE, "--slo"),
+    days: int = options.option(options.Whole(1, 90), default=7),
+    until: datetime | None = options.option(options.MOMENT),
+    price: float | None = options.option(
+        options.Number(min=0), "--price-per-hour", metavar="DOLLARS"
+    ),
+    as_json: bool = options.AS_JSON,
     access: Access = ACCESS,
 ) -> None:
     """

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 from click import Choice
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    NEW_FILE,
-    Number,
-    Whole,
-    argument,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.errors import CommandError
 
 
@@ -29,16 +20,22 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MISUSE = 2
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    gate: str | None = argument(Choice(["check"]), metavar="[check]", required=False),
-    file: Path = option(NEW_FILE, "--signatures", "--against", required=True),
-    jobs: int = option(Whole(1, 64), default=1),
-    modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
-    main: str | None = option(str, metavar="MODULE"),
-    timeout: float = option(Number(1, 86_400), default=600.0),
-    as_json: bool = AS_JSON,
+    gate: str | None = options.argument(
+        Choice(["check"]), metavar="[check]", required=False
+    ),
+    file: Path = options.option(
+        options.NEW_FILE, "--signatures", "--against", required=True
+    ),
+    jobs: int = options.option(options.Whole(1, 64), default=1),
+    modules: tuple[str, ...] = options.option(
+        str, "--module", multiple=True, metavar="MODULE"
+    ),
+    main: str | None = options.option(str, metavar="MODULE"),
+    timeout: float = options.option(options.Number(1, 86_400), default=600.0),
+    as_json: bool = options.AS_JSON,
 ) -> int:
     """
     Compile the signatures in a file into JAX's persistent cache.
