@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from jaxmon.cli import options, output
-from jaxmon.errors import CommandError, WireError
+from jaxmon.errors import CommandError, WireError, raised
 from jaxmon.host.formats.layout import counted, duration, share
 
 
@@ -178,11 +178,8 @@ def _programs(
     from jaxmon.preflight.compiled.costs import ProgramCosts
     from jaxmon.preflight.compiled.view import ProcessPrograms, by_cost
 
-    try:
+    with raised(CommandError, f"worker {worker.number} cannot be read", ValueError):
         loaded = read(worker.fetch("/debug/programs", timeout=_SECONDS))
-    except ValueError as error:
-        msg = f"worker {worker.number} cannot be read: {error}"
-        raise CommandError(msg) from error
     programs = by_cost(loaded.programs)
     if not programs:
         return None
@@ -236,11 +233,14 @@ def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
             raise CommandError(latest.notes[-1]) from error
     name = latest.program.function
     programs = _texts(worker, f"jaxpr?newest=1&function={quote(name)}")
-    try:
+    with raised(
+        CommandError,
+        f"worker {worker.number} cannot be read",
+        IndexError,
+        TypeError,
+        ValueError,
+    ):
         return of_jaxpr(programs[0] if programs else {})
-    except (IndexError, TypeError, ValueError) as error:
-        msg = f"worker {worker.number} cannot be read: {error}"
-        raise CommandError(msg) from error
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:

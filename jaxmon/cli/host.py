@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.errors import CommandError, PageError
+from jaxmon.errors import CommandError, PageError, raised
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import Reading, by_process, read
@@ -102,11 +102,8 @@ class Sidecar:
         if self._limits is None:
             self.verdict(Limits())
         text = self._session.get("/metrics").body.decode(errors="replace")
-        try:
+        with raised(CommandError, f"{self.name} is no sidecar of jaxmon", PageError):
             return [to_family(parsed) for parsed in parse(text)]
-        except PageError as error:
-            msg = f"{self.name} is no sidecar of jaxmon: {error}"
-            raise CommandError(msg) from error
 
     def limits(self) -> Limits:
         """Return its own, or the defaults as long as it has not responded."""
@@ -127,7 +124,11 @@ class Sidecar:
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
         """Return the host and its processes by slot, as the sidecar sees them."""
-        try:
+        with raised(
+            CommandError,
+            f"{self.name} is no sidecar of jaxmon, or of an older release",
+            ValueError,
+        ):
             whole = self._status({})
             found = [
                 ProcessView(agent, alone, condition(agent), None)
@@ -135,11 +136,6 @@ class Sidecar:
                 for alone in [self._status({"worker": listed.worker})]
                 for agent in alone.agents[:1]
             ]
-        except ValueError as error:
-            msg = (
-                f"{self.name} is no sidecar of jaxmon, or of an older release: {error}"
-            )
-            raise CommandError(msg) from error
         return whole, sorted(found, key=lambda process: process.order)
 
     def _status(self, query: Mapping[str, str]) -> Summary:

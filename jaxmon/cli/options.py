@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from jaxmon.cli import output
-from jaxmon.errors import CommandError, ConfigFileError
+from jaxmon.errors import CommandError, ConfigFileError, raised
 from jaxmon.settings import declared, described, meanings
 
 
@@ -297,15 +297,12 @@ def from_file(path: Path) -> Limits:
     """Return the limits in *path*: JSON, or else a ``slo.yaml``."""
     from jaxmon.limits import shared
 
-    try:
+    with raised(CommandError, path, OSError, ConfigFileError):
         if path.suffix == ".json":
             return shared.read(path)
         from jaxmon_alerts import slo
 
         return slo.load(path).limits
-    except (OSError, ConfigFileError) as error:
-        msg = f"{path}: {error}"
-        raise CommandError(msg) from error
 
 
 def limits_of(run_dir: Path | None) -> Limits:
@@ -417,9 +414,7 @@ def _type(kind: str, within: tuple[float, float] | None) -> Number | Whole | Non
 
 def _checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
     def callback(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
-        try:
+        with raised(click.BadParameter, "", ValueError):
             return check(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
 
     return callback

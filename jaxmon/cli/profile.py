@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from jaxmon.cli import options, output
-from jaxmon.errors import CommandError, WireError
+from jaxmon.errors import CommandError, WireError, raised
 
 
 if TYPE_CHECKING:
@@ -140,11 +140,10 @@ def _show(
     from jaxmon.preflight.profile.operations import grouped
     from jaxmon.preflight.profile.text import document
 
-    try:
+    with raised(
+        CommandError, f"worker {worker.number} sent an unreadable trace", WireError
+    ):
         space = xspace.parse(profile.body)
-    except WireError as error:
-        msg = f"worker {worker.number} sent an unreadable trace: {error}"
-        raise CommandError(msg) from error
     name = _fact(profile, "profile") or ""
     seconds = _fact(profile, "seconds") or ""
     stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")

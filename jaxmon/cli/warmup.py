@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from click import Choice
 
 from jaxmon.cli import options, output
-from jaxmon.errors import CommandError
+from jaxmon.errors import misuse
 
 
 if TYPE_CHECKING:
     from jaxmon.preflight.warming import Result
 
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
-_MISUSE = 2
 
 
 @options.subcommand()
@@ -74,7 +73,7 @@ def command(
             f"{_CACHE} is not set: there is no cache to fill. Set it to the directory "
             "that the service uses; the path is part of the cache's keys."
         )
-        raise CommandError(msg, exit_code=_MISUSE)
+        raise misuse(msg)
     document = read(file)
     if modules:
         chosen = tuple(
@@ -86,7 +85,7 @@ def command(
         msg = f"{file} has no signatures to compile"
         if modules:
             msg += f" of {', '.join(modules)}"
-        raise CommandError(msg, exit_code=_MISUSE)
+        raise misuse(msg)
     check = gate is not None
     arrived: list[Result] = []
     peculiar = {of.function: texts(of.signatures) for of in document.functions}
