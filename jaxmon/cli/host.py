@@ -299,13 +299,8 @@ class HostReader:
 
     def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
-        then, long_before = (
-            {} if past is None else by_process(past)
-            for past in (
-                self._before(),
-                self._window.before(self._now.time, TEN_MINUTES),
-            )
-        )
+        past = self._before(), self._window.before(self._now.time, TEN_MINUTES)
+        then, long_before = ({} if of is None else by_process(of) for of in past)
         found = []
         for worker, now in by_process(self._now).items():
             before = then.get(worker)

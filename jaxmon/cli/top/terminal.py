@@ -110,11 +110,9 @@ class Terminal:
         self._size = (0, 0)
 
     def __enter__(self) -> Self:
-        for number, handler in (
-            (signal.SIGWINCH, lambda *_: self.wake()),
-            (signal.SIGTSTP, self._suspended),
-        ):
-            self._handlers[number] = signal.signal(number, handler)
+        resized, stopped = signal.SIGWINCH, signal.SIGTSTP
+        self._handlers[resized] = signal.signal(resized, lambda *_: self.wake())
+        self._handlers[stopped] = signal.signal(stopped, self._suspended)
         self._begin()
         return self
 

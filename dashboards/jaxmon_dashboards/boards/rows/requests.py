@@ -98,7 +98,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(53, "Serverless", lines=(2,), collapsed=True)
+@row(53, "Serverless", lines=(2,), collapsed=True, no_value="No invocations")
 def serverless() -> Iterator[Panel]:
     """Return how instances of serverless functions start."""
     started = promql.histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS)
@@ -109,7 +109,6 @@ def serverless() -> Iterator[Panel]:
         "process. Many cold ones: instances end too early, or the load varies. A cold "
         "request, in Requests, waited for a compile.",
         stacked="normal",
-        no_value="No invocations",
     )
     yield timeseries(211, "Instance start, p50 and p95")(
         *(
@@ -119,7 +118,6 @@ def serverless() -> Iterator[Panel]:
         text="Time from the start of a process to its first invocation: imports and "
         "loading, before any compile; of the processes that run. A smaller image or "
         "more warm instances shorten it.",
-        no_value="No invocations",
     )
 
 
@@ -247,10 +245,8 @@ def stalls(slos: Slos) -> Iterator[Panel]:
 @row(36, "Replicas", lines=(2, 2))
 def replicas(slos: Slos) -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
-    served, failed = (
-        _counted(*matchers).sum(*q.BY_PROCESS)
-        for matchers in ((), (promql.eq("outcome", "error"),))
-    )
+    served = _counted().sum(*q.BY_PROCESS)
+    failed = _counted(promql.eq("outcome", "error")).sum(*q.BY_PROCESS)
     running = promql.gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     yield timeseries(3601, "Load of the busiest replicas")(
         *q.among_processes(served),

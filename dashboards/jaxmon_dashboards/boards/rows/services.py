@@ -137,7 +137,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     )
 
 
-@row(10, "Error budgets", lines=(2,))
+@row(10, "Error budgets", lines=(2,), no_value="No events")
 def budgets(slos: Slos) -> Iterator[Panel]:
     """Return how fast error budgets burn, and how much is left."""
     of_alerts = tuple(slo.alert for slo in slos)
@@ -153,7 +153,6 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         f"Alerts, if it lasts: {least or 'none'}.",
         thresholds=q.burn(slos),
         alerts=of_alerts,
-        no_value="No events",
     )
     yield timeseries(114, "Error budget remaining")(
         Target(_of_objectives(BUDGET_REMAINING, "ratio").least(q.FEW), legend),
@@ -163,7 +162,6 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         minimum=-1,
         thresholds=q.BUDGET_LEFT,
         alerts=of_alerts,
-        no_value="No events",
     )
 
 
@@ -284,7 +282,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(51, "Quality", lines=(3,))
+@row(51, "Quality", lines=(3,), no_value=_RULES)
 def quality(slos: Slos) -> Iterator[Panel]:
     """Return success, latency and traffic over time, and last week's traffic."""
     yield timeseries(5101, "Error rate by service")(
@@ -293,7 +291,6 @@ def quality(slos: Slos) -> Iterator[Panel]:
         "most; the line is the objective.",
         thresholds=q.budget(slos, "request-error"),
         alerts=q.alert_of(slos, "request-error"),
-        no_value=_RULES,
     )
     yield timeseries(5102, "Latency of all services")(
         *(Target(q.latency_of(part), f"p{part * 100:g}") for part in (0.5, 0.95, 0.99)),
@@ -301,31 +298,27 @@ def quality(slos: Slos) -> Iterator[Panel]:
         "traffic, the inputs, or a release.",
         thresholds=q.latency(slos, "warm-latency"),
         alerts=q.alert_of(slos, "warm-latency"),
-        no_value=_RULES,
     )
     yield timeseries(5103, "Requests, this week and last")(
         Target(_served().sum(), "now"),
         Target(_served().offset(_WEEK).sum(), "a week earlier"),
         text="Requests per second of all services, and at the same time of the week "
         "before. Growth is what capacity is planned for.",
-        no_value=_RULES,
     )
 
 
-@row(52, "Cost and use", lines=(3,))
+@row(52, "Cost and use", lines=(3,), no_value=_NO_PRICE)
 def cost() -> Iterator[Panel]:
     """Return what results cost, and how well what is paid for is used."""
     yield timeseries(5201, "Cost of 1,000 requests")(
         hosts.PRICE_OF_REQUESTS(q.JOB).worst(10),
         text="Price of a service's accelerators per 1,000 requests. Falls with the "
         "load that they carry: fill batches, or run fewer replicas.",
-        no_value=_NO_PRICE,
     )
     yield timeseries(5202, "Cost of a million items")(
         hosts.PRICE_OF_ITEMS(q.JOB).worst(10),
         text="Price of a service's accelerators per million tokens, images or "
         "sequences that its loops process.",
-        no_value=_NO_PRICE,
     )
     yield timeseries(5204, "Goodput of services")(
         services.GOODPUT(q.JOB).least(10),

@@ -81,13 +81,8 @@ def oncall(slos: Slos) -> Iterator[model.Panel]:
         no_value="No spikes",
     )
     yield model.timeseries(308, "Non-finite values")(
-        *(
-            model.Target(series(q.JOB).worst(q.FEW), what)
-            for series, what in (
-                (overviews.NONFINITE, "outputs"),
-                (overviews.NONFINITE_RUN, "logged"),
-            )
-        ),
+        model.Target(overviews.NONFINITE(q.JOB).worst(q.FEW), "outputs"),
+        model.Target(overviews.NONFINITE_RUN(q.JOB).worst(q.FEW), "logged"),
         text="Small outputs of a function that were finite and are NaN now, and logged "
         "values since the last finite one. A few that go away are normal with dynamic "
         "loss scaling; otherwise the run is lost from there on.",
@@ -115,11 +110,14 @@ def debug() -> Iterator[model.Panel]:
 
 
 _RUN = ("job", "run")
-_NONE = "No run with a record"
 
 
 @model.row(
-    39, "Goodput across restarts; empty without a run", lines=(4, 3), collapsed=True
+    39,
+    "Goodput across restarts; empty without a run",
+    lines=(4, 3),
+    collapsed=True,
+    no_value="No run with a record",
 )
 def across_restarts(slos: Slos) -> Iterator[model.Panel]:
     """Return what the wall time of runs went into, and how often they restarted."""
@@ -133,7 +131,6 @@ def across_restarts(slos: Slos) -> Iterator[model.Panel]:
         "there now.",
         thresholds=q.below(limit.goodput),
         alerts=("JaxmonGoodputLow",),
-        no_value=_NONE,
     )
     yield model.timeseries(3902, "What the wall time of runs went into")(
         seconds.max(*_RUN, "activity").sum("activity"),
@@ -141,14 +138,12 @@ def across_restarts(slos: Slos) -> Iterator[model.Panel]:
         "steps done again, waiting is between attempts, recovery from a restart to its "
         "first step.",
         stacked="percent",
-        no_value=_NONE,
     )
     yield model.timeseries(3903, "Interruptions")(
         overviews.RUN_INTERRUPTIONS(q.JOB).worst(10),
         text="Attempts that ended before the current one: crashed by an error, ended "
         "without a record, stopped in order, or unseen by jaxmon and counted by the "
         "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
-        no_value=_NONE,
     )
     yield model.timeseries(3908, "Time between saves")(
         overviews.RUN_SAVE_SECONDS(q.JOB).worst(10),
@@ -160,7 +155,6 @@ def across_restarts(slos: Slos) -> Iterator[model.Panel]:
         overviews.RUN_LOST_STEPS(q.JOB).worst(10),
         text="Steps that were lost because the last checkpoint did not have them, of "
         "the 10 runs with most. Save more often, or on a notice of preemption.",
-        no_value=_NONE,
     )
     yield model.timeseries(3905, "Time to resume")(
         overviews.RUN_RESUME_SECONDS(q.JOB).worst(10),
@@ -174,7 +168,6 @@ def across_restarts(slos: Slos) -> Iterator[model.Panel]:
         "with progress.",
         thresholds=q.above(limit.fruitless_attempts),
         alerts=("JaxmonRunNoProgress",),
-        no_value=_NONE,
     )
 
 
