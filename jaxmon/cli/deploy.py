@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -46,36 +46,50 @@ class DeploymentNote:
         """Note that it lasts until *end*, or extend it; return the annotations."""
         from jaxmon_dashboards.grafana import annotations
 
-        if current := annotations.current(self.session, self.tags, start):
-            for annotation in current:
-                annotations.end(
-                    self.session, annotation.number, max(end, annotation.end)
-                )
-            return [annotation.number for annotation in current]
+        if current := self._moved(start, lambda planned: max(end, planned)):
+            return current
         new = annotations.Deployment(self.tags, text, start, end)
         return [annotations.add(self.session, new)]
 
     def finish(self, now: datetime) -> list[int]:
         """Let it end *now*; return the annotations. Raises as `begin` does."""
+        return self._moved(now, lambda _: now)
+
+    def _moved(self, now: datetime, end: Callable[[datetime], datetime]) -> list[int]:
         from jaxmon_dashboards.grafana import annotations
 
         current = annotations.current(self.session, self.tags, now)
         for annotation in current:
-            annotations.end(self.session, annotation.number, now)
+            annotations.end(self.session, annotation.number, end(annotation.end))
         return [annotation.number for annotation in current]
 
 
-def noted(
-    url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
-) -> DeploymentNote | None:
-    """Return the note of a service, `None` without a *url*; sends nothing."""
-    if url is None:
-        return None
-    from jaxmon_dashboards.boards.build import DEPLOY_TAGS
+@dataclass(frozen=True)
+class DeployServers:
+    """Where windows are opened, and what shows them."""
 
-    session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
-    others = (f"{name}={value}" for name, value in scope.items() if name != "job")
-    return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
+    alertmanager: str = ALERTMANAGER
+    access: Access = ACCESS
+    grafana_url: str | None = _GRAFANA
+    grafana_token_file: Path | None = _GRAFANA_TOKEN
+
+    def windows(self) -> DeployWindows:
+        """Return the windows in Alertmanager; sends nothing."""
+        return _windows(self.alertmanager, self.access)
+
+    def note(self, scope: Mapping[str, str]) -> DeploymentNote | None:
+        """Return the note of a service, `None` without Grafana; sends nothing."""
+        if self.grafana_url is None:
+            return None
+        from jaxmon_dashboards.boards.build import DEPLOY_TAGS
+
+        access = replace(self.access, token_file=self.grafana_token_file)
+        session = access.grafana(self.grafana_url, _TOKEN_FILE)
+        others = (f"{name}={value}" for name, value in scope.items() if name != "job")
+        return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
+
+
+_SERVERS = options.collected(DeployServers)
 
 
 @dataclass
@@ -177,10 +191,7 @@ def start(
     ),
     reason: str = options.option(str, default="deployment"),
     by: str | None = options.option(str, metavar="NAME"),
-    alertmanager: str = ALERTMANAGER,
-    access: Access = ACCESS,
-    grafana_url: str | None = _GRAFANA,
-    grafana_token_file: Path | None = _GRAFANA_TOKEN,
+    servers: DeployServers = _SERVERS,
 ) -> None:
     """
     Open a deploy window, or extend the open one.
@@ -204,8 +215,7 @@ def start(
     """
     from jaxmon_alerts.silences import SHORTEST
 
-    windows = _windows(alertmanager, access)
-    note = noted(grafana_url, grafana_token_file, access, scope)
+    windows, note = servers.windows(), servers.note(scope)
     attempts = Attempts()
     now = datetime.now(UTC)
     end = now + length
@@ -240,10 +250,7 @@ def stop(
     *,
     scope: dict[str, str] = _SCOPE,
     as_json: bool = options.AS_JSON,
-    alertmanager: str = ALERTMANAGER,
-    access: Access = ACCESS,
-    grafana_url: str | None = _GRAFANA,
-    grafana_token_file: Path | None = _GRAFANA_TOKEN,
+    servers: DeployServers = _SERVERS,
 ) -> None:
     """
     Close the deploy window with exactly these labels.
@@ -253,8 +260,7 @@ def stop(
     Options:
         as_json: Print what was closed as JSON, as `jaxmon deploy list` does.
     """
-    windows = _windows(alertmanager, access)
-    note = noted(grafana_url, grafana_token_file, access, scope)
+    windows, note = servers.windows(), servers.note(scope)
     wanted = " ".join(f"{name}={value}" for name, value in scope.items())
     attempts = Attempts()
     with attempts.of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -263,34 +263,28 @@ class ProcessView:
         return _RANKS.index(self.state), -urgent, self.order
 
 
+@dataclass(eq=False)
 class HostReader:
     """Reads *source* repeatedly; *clock* is Unix time, *limits* else the source's."""
 
-    def __init__(
-        self,
-        source: HostSource,
-        limits: Limits | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._source = source
-        self._limits = limits
-        self._clock = clock
-        self._window = Window()
-        self._now = _NOTHING_YET
-        self._first: Reading | None = None
-        self._verdict = UNREAD
-        self._onsets = Onsets()
+    source: HostSource
+    limits: Limits | None = None
+    clock: Callable[[], float] = time.time
+    _window: Window = field(default_factory=Window)
+    _now: Reading = _NOTHING_YET
+    _first: Reading | None = None
+    _verdict: HostVerdict = UNREAD
+    _onsets: Onsets = field(default_factory=Onsets)
 
     def poll(self) -> None:
         """Read what is measured."""
-        self._now = read(self._source.families(), time=self._clock())
+        self._now = read(self.source.families(), time=self.clock())
         self._window.add(self._now)
         self._first = self._first or self._now.compared()
 
     def judge(self) -> None:
         """Read the findings."""
-        self._verdict = self._source.verdict(self._limits or self._source.limits())
+        self._verdict = self.source.verdict(self.limits or self.source.limits())
 
     def summary(self) -> Summary:
         """Return the status of the host."""
@@ -332,9 +326,9 @@ class HostReader:
             now,
             *past,
             whole=onsets is not None,
-            run_dir=self._source.name,
+            run_dir=self.source.name,
             verdict=verdict,
-            limits=self._limits or self._source.limits(),
+            limits=self.limits or self.source.limits(),
             onsets=onsets,
         )
 

@@ -184,28 +184,24 @@ class Parsed(click.types.StringParamType):
         self.name = name
         self._parse = parse
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, *where: Any) -> Any:
         """Return what a text stands for; click may pass what it had before."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(str(error), *where)
 
 
 class _Ascii:
     """Python accepts the digits of every script; users get those of ASCII."""
 
-    def convert(
-        self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self: Any, value: Any, *where: Any) -> Any:
         """Return *value* as a number."""
         if isinstance(value, str) and not value.isascii():
-            self.fail(f"{value!r} is not a number", param, ctx)
-        number = super().convert(value, param, ctx)  # type: ignore[misc] # of click
+            self.fail(f"{value!r} is not a number", *where)
+        number = super().convert(value, *where)  # type: ignore[misc] # of click
         if not math.isfinite(number):  # which click accepts in any range
-            self.fail(f"{value!r} is not a finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", *where)
         return number
 
 

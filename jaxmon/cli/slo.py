@@ -113,16 +113,7 @@ def _document(found: SloReport) -> dict[str, Any]:
             ]
             for key, ranked in found.rankings.items()
         },
-        "cost": [
-            {
-                "service": cost.service,
-                "accelerator_hours": cost.hours,
-                "busy": cost.busy,
-                "kilowatt_hours": cost.kilowatt_hours,
-                "dollars": cost.dollars,
-            }
-            for cost in found.costs
-        ],
+        "cost": list(map(asdict, found.costs)),
         "missing": found.missing,
     }
 
@@ -275,7 +266,7 @@ def _cost(cost: ServiceCost) -> tuple[str, ...]:
             dollars += f" ({cost.dollars * (1 - cost.busy):,.2f} idle)"
     return (
         cost.service,
-        f"{cost.hours:,.1f}",
+        f"{cost.accelerator_hours:,.1f}",
         shown(cost.busy, "{:.0%}".format),
         shown(cost.kilowatt_hours, "{:,.1f} kWh".format),
         shown(cost.mean_watts, "{:,.0f} W".format),

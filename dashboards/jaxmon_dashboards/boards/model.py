@@ -368,8 +368,9 @@ def row(
     no_value: str = "",
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
     """
-    Return a decorator that puts what a function yields under a heading, in lines. Panels
-    without a *no_value* have that of the row.
+    Return a decorator that puts what a function yields under a heading, in lines.
+
+    Panels without a *no_value* have that of the row.
     """
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:

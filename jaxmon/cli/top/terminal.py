@@ -14,7 +14,6 @@ import termios
 import tty
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from jaxmon.cli import output
@@ -116,12 +115,7 @@ class Terminal:
         self._begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._end()
