@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 
 class JaxmonError(Exception):
@@ -76,3 +78,18 @@ class CommandError(JaxmonError):
         self.message = message
         self.details = details
         self.exit_code = exit_code
+
+
+# Of a wrong option or argument.
+misuse = partial(CommandError, exit_code=2)
+
+
+@contextmanager
+def raised(
+    error: Callable[[str], Exception], about: object, *caught: type[Exception]
+) -> Iterator[None]:
+    """Raise *error* instead of what is *caught*: its text, after *about* if given."""
+    try:
+        yield
+    except caught as cause:
+        raise error(f"{about}: {cause}" if about else str(cause)) from cause

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
-from jaxmon.errors import CommandError, ConfigFileError
+from jaxmon.errors import CommandError, ConfigFileError, raised
 from jaxmon.exposition.families import Family, Sample, samples_of, series
 from jaxmon.exposition.parse import labels
 from jaxmon.host.files.bounded import read_text
@@ -84,7 +84,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 def from_file(path: Path) -> dict[str, float]:
     """Return prices from a YAML mapping, or from ``model,dollars`` in ``.csv``."""
     found: dict[str, float] = {}
-    try:
+    with raised(CommandError, f"prices {path}", ConfigFileError, csv.Error):
         text = read_text(path)
         rows = _csv(text) if path.suffix.lower() == ".csv" else _yaml(text)
         for pattern, price in rows:
@@ -93,9 +93,6 @@ def from_file(path: Path) -> dict[str, float]:
                 msg = f"{where}: duplicate price for this model"
                 raise CommandError(msg)
             found[pattern.strip()] = _dollars(pattern, price, where)
-    except (ConfigFileError, csv.Error) as error:
-        msg = f"prices {path}: {error}"
-        raise CommandError(msg) from error
     return found
 
 

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.errors import CommandError, JaxmonError, OtlpError
+from jaxmon.errors import CommandError, JaxmonError, OtlpError, raised
 from jaxmon.exposition.families import (
     Family,
     Histogram,
@@ -327,10 +327,8 @@ class Service:
             ),
             failed=self._count_current_error,
         )
-        try:
+        with raised(CommandError, "", OtlpError):
             made.prepare()
-        except OtlpError as error:
-            raise CommandError(str(error)) from error
         return made
 
     def _contained(

@@ -16,18 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    DIRECTORY,
-    NEW_FILE,
-    Number,
-    argument,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import ACCESS, Access, prometheus
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, raised
 
 
 if TYPE_CHECKING:
@@ -41,15 +32,15 @@ if TYPE_CHECKING:
 _SECONDS = 60.0
 _MOST_VALUES = 5
 
-_FORM = option(
+_FORM = options.option(
     click.Choice(["prometheus", "prometheusrule", "alertmanagerconfig", "mimir"]),
     "--format",
     meaning="Write rule files; PrometheusRule resources, or these with an "
     "AlertmanagerConfig; or one namespace for the ruler of Mimir.",
     default="prometheus",
 )
-_TIME_SCALE = option(
-    Number(min=1, max=300),
+_TIME_SCALE = options.option(
+    options.Number(min=1, max=300),
     meaning="Divide every duration by this factor: with 60, an hour becomes a minute. "
     "For experiments with a Prometheus that scrapes every second.",
     default=1.0,
@@ -66,8 +57,8 @@ def command() -> None:
     """
 
 
-@subcommand(command, "slo")
-def print_slo(*, as_json: bool = AS_JSON) -> None:
+@options.subcommand(command, "slo")
+def print_slo(*, as_json: bool = options.AS_JSON) -> None:
     """
     Print the default slo.yaml as a starting point.
 
@@ -85,11 +76,11 @@ def print_slo(*, as_json: bool = AS_JSON) -> None:
     output.result(document, slo.default(), as_json=as_json)
 
 
-@subcommand(command)
+@options.subcommand(command)
 def build(
     *,
-    slo_file: Path | None = option(NEW_FILE, "--slo"),
-    out: Path = option(DIRECTORY, default="alerts"),
+    slo_file: Path | None = options.option(options.NEW_FILE, "--slo"),
+    out: Path = options.option(options.DIRECTORY, default="alerts"),
     form: Format = _FORM,
     time_scale: float = _TIME_SCALE,
 ) -> None:
@@ -112,14 +103,14 @@ def build(
         output.line(out / name)
 
 
-@subcommand(command)
+@options.subcommand(command)
 def check(
     *,
-    slo_file: Path | None = argument(NEW_FILE, required=False),
-    against: str | None = option(str, metavar="DIRECTORY|URL"),
+    slo_file: Path | None = options.argument(options.NEW_FILE, required=False),
+    against: str | None = options.option(str, metavar="DIRECTORY|URL"),
     form: Format = _FORM,
     time_scale: float = _TIME_SCALE,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
 ) -> None:
     """
     Validate SLO_FILE and the rules generated from it.
@@ -142,14 +133,14 @@ def check(
     from jaxmon_alerts.rules import RuleOptions, render
 
     slos = slo.load(slo_file)
-    options = RuleOptions(scale=time_scale)
+    rule_options = RuleOptions(scale=time_scale)
     for tool in missing_tools():
         output.line(f"{tool} is not installed; skipping its checks", err=True)
-    reports = list(problems(render(slos, options)))
+    reports = list(problems(render(slos, rule_options)))
     if form != "prometheus":
-        render(slos, options, form=form)  # it may not hold what the site wants
+        render(slos, rule_options, form=form)  # it may not hold what the site wants
     if against:
-        reports += _differences(against, slos, options, form)
+        reports += _differences(against, slos, rule_options, form)
     text = "".join(reports) or f"{len(slos.slos)} SLOs: no problems"
     document = {"slos": len(slos.slos), "problems": reports}
     output.result(document, text, as_json=as_json)
@@ -158,14 +149,14 @@ def check(
         raise CommandError(msg)
 
 
-@subcommand(command)
+@options.subcommand(command)
 def explain(
     *,
-    name: str = argument(),
-    slo_file: Path | None = option(NEW_FILE, "--slo"),
+    name: str = options.argument(),
+    slo_file: Path | None = options.option(options.NEW_FILE, "--slo"),
     prometheus_url: str | None = prometheus(required=False),
     access: Access = ACCESS,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
 ) -> None:
     """
     Say what the alert NAME compares, how long, and by which limits.
@@ -278,18 +269,18 @@ def _values(
 
 
 def _differences(
-    against: str, slos: Slos, options: RuleOptions, form: Format
+    against: str, slos: Slos, rule_options: RuleOptions, form: Format
 ) -> list[str]:
     from jaxmon.host.files import whole
     from jaxmon_alerts.rules import all_groups, render
 
     if against.startswith(("http://", "https://")):
-        groups = [group.document() for group in all_groups(slos, options)]
+        groups = [group.document() for group in all_groups(slos, rule_options)]
         return [f"{difference}\n" for difference in differences(against, groups)]
     if not Path(against).is_dir():
         msg = f"--against={against} is neither a directory nor a URL"
         raise click.UsageError(msg)
-    return list(whole.check(Path(against), render(slos, options, form=form)))
+    return list(whole.check(Path(against), render(slos, rule_options, form=form)))
 
 
 def missing_tools() -> list[str]:
@@ -387,14 +378,18 @@ def _data(url: str, path: str, query: Mapping[str, str] | None = None) -> Any:
 
     from jaxmon.host.http.session import MonitoringError, Session
 
-    try:
+    with raised(
+        CommandError,
+        f"{url} does not respond like a Prometheus",
+        MonitoringError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ):
         session = Session("Prometheus", url, timeout=_SERVER_SECONDS)
         response = session.get(f"/api/v1/{path}", query)
         if response.status == HTTPStatus.OK:
             return response.json()["data"]
-    except (MonitoringError, ValueError, KeyError, TypeError) as error:
-        msg = f"{url} does not respond like a Prometheus: {error}"
-        raise CommandError(msg) from error
     msg = f"{url} returned HTTP status {response.status} for {path}"
     raise CommandError(msg)
 

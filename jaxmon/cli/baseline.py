@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,12 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import AS_JSON, argument, flag, option, subcommand
-from jaxmon.errors import BaselineError, CommandError, JaxmonError
+from jaxmon.errors import BaselineError, JaxmonError, misuse, raised
 
 
 if TYPE_CHECKING:
     from jaxmon.preflight.baseline.record import Baseline
     from jaxmon.preflight.baseline.run import Runner
-
-_MISUSE = 2
 
 
 @click.group
@@ -63,7 +60,7 @@ def record(
     """
     from jaxmon.preflight.baseline.record import check_writable, from_runs, write
 
-    with _as_misuse():
+    with raised(misuse, "", JaxmonError):
         check_writable(file)
         measure = _measure(words, runs)
         found = from_runs([measure(number) for number in range(runs)])
@@ -123,7 +120,7 @@ def compare(
     if (other is None) != bool(command) or (other is not None and not file):
         msg = "give either a command after --, or a recorded file with --from"
         raise click.UsageError(msg)
-    with _as_misuse():
+    with raised(misuse, "", JaxmonError):
         allowed = tolerances(given, current())
         before = read(Path(file)) if file else _measure(shlex.split(old or ""), runs)
         if other is not None and isinstance(before, Baseline):
@@ -161,11 +158,3 @@ def _measure(words: Sequence[str], runs: int) -> Runner:
         return found
 
     return measure
-
-
-@contextmanager
-def _as_misuse() -> Iterator[None]:
-    try:
-        yield
-    except JaxmonError as error:
-        raise CommandError(str(error), exit_code=_MISUSE) from error

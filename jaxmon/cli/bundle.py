@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import (
-    BASE_URL,
-    JUDGED_RUN_DIR,
-    WORKER,
-    Whole,
-    limits_of,
-    option,
-    subcommand,
-)
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.errors import CommandError
 from jaxmon.host.formats.layout import clean, shortened
@@ -42,16 +33,16 @@ _MOST_ALERTS = 1000
 _SIDECAR_SECONDS = 30.0
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    worker: str | None = WORKER,
-    out: Path | None = option(
+    worker: str | None = options.WORKER,
+    out: Path | None = options.option(
         click.Path(dir_okay=False, allow_dash=True, path_type=Path)
     ),
-    programs: int | None = option(Whole(1, 50), "--hlo", metavar="N"),
-    run_dir: Path | None = JUDGED_RUN_DIR,
-    sidecar: str = option(BASE_URL, default="http://127.0.0.1:9467"),
+    programs: int | None = options.option(options.Whole(1, 50), "--hlo", metavar="N"),
+    run_dir: Path | None = options.JUDGED_RUN_DIR,
+    sidecar: str = options.option(options.BASE_URL, default="http://127.0.0.1:9467"),
     prometheus_url: str | None = prometheus(required=False),
     access: Access = ACCESS,
 ) -> None:
@@ -95,7 +86,7 @@ def command(
         raise CommandError(msg)
     archive = Archive(name, taken, disclosure.forms)
     processes = agents.collect(
-        archive, run_dir, worker, programs=programs, limits=limits_of(run_dir)
+        archive, run_dir, worker, programs=programs, limits=options.limits_of(run_dir)
     )
     ends = agents.add_ends(archive, run_dir)
     crashes = agents.crashes(ends)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaxmon.cli import output
 from jaxmon.cli.options import OF_PROCESS, RUN_DIR, argument, subcommand
-from jaxmon.errors import BaselineError, CommandError
+from jaxmon.errors import BaselineError, misuse, raised
 
 
 @subcommand()
@@ -45,12 +45,10 @@ def command(
     from jaxmon.preflight.baseline.summaries import as_json as in_json
     from jaxmon.preflight.baseline.summaries import compare, lines
 
-    try:
+    with raised(misuse, "", BaselineError):
         found = compare(
             run_of(before, run_dir), run_of(after, run_dir), current(run_dir)
         )
-    except BaselineError as error:
-        raise CommandError(str(error), exit_code=2) from error
     text = lines(found, width=output.report_width())
     output.result(in_json(found), text, as_json=as_json)
     return 1 if found.of("worse") else 0

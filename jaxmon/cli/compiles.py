@@ -12,20 +12,8 @@ from urllib.parse import quote
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    NEW_FILE,
-    OF_PROCESS,
-    RUN_DIR,
-    Number,
-    Whole,
-    argument,
-    flag,
-    option,
-    subcommand,
-)
-from jaxmon.errors import CommandError, WireError
+from jaxmon.cli import options, output
+from jaxmon.errors import CommandError, WireError, raised
 from jaxmon.host.formats.layout import clean, counted, duration, share
 
 
@@ -56,16 +44,18 @@ _NAMES = {
 }
 
 
-@subcommand(cls=click.Group, invoke_without_command=True)
+@options.subcommand(cls=click.Group, invoke_without_command=True)
 def command(
     *,
-    worker: str | None = option(str, "--worker", "--pid"),
-    function: str | None = option(str),
-    page: Path | None = option(NEW_FILE),
-    text: str | None = option(click.Choice(["jaxpr", "hlo"])),
-    passes: float | None = option(Number(0, 60, min_open=True), metavar="SECONDS"),
-    as_json: bool = OF_PROCESS,
-    run_dir: Path | None = RUN_DIR,
+    worker: str | None = options.option(str, "--worker", "--pid"),
+    function: str | None = options.option(str),
+    page: Path | None = options.option(options.NEW_FILE),
+    text: str | None = options.option(click.Choice(["jaxpr", "hlo"])),
+    passes: float | None = options.option(
+        options.Number(0, 60, min_open=True), metavar="SECONDS"
+    ),
+    as_json: bool = options.OF_PROCESS,
+    run_dir: Path | None = options.RUN_DIR,
 ) -> None:
     """
     Show what compiled programs are made of, by line of source.
@@ -194,11 +184,8 @@ def _programs(
     from jaxmon.preflight.compiled.costs import ProgramCosts
     from jaxmon.preflight.compiled.view import ProcessPrograms, by_cost
 
-    try:
+    with raised(CommandError, f"worker {worker.number} cannot be read", ValueError):
         loaded = read(worker.fetch("/debug/programs", timeout=_SECONDS))
-    except ValueError as error:
-        msg = f"worker {worker.number} cannot be read: {error}"
-        raise CommandError(msg) from error
     programs = by_cost(loaded.programs)
     if not programs:
         return None
@@ -255,11 +242,14 @@ def _listing(worker: AgentProcess, latest: ProgramCosts, kind: str) -> Listing:
             raise CommandError(latest.notes[-1]) from error
     name = latest.program.function
     programs = _texts(worker, f"jaxpr?newest=1&function={quote(name)}")
-    try:
+    with raised(
+        CommandError,
+        f"worker {worker.number} cannot be read",
+        IndexError,
+        TypeError,
+        ValueError,
+    ):
         return of_jaxpr(programs[0] if programs else {})
-    except (IndexError, TypeError, ValueError) as error:
-        msg = f"worker {worker.number} cannot be read: {error}"
-        raise CommandError(msg) from error
 
 
 def _chosen(programs: list[CompiledProgram], function: str | None) -> str:
@@ -272,15 +262,15 @@ def _chosen(programs: list[CompiledProgram], function: str | None) -> str:
     raise CommandError(msg, details=names[:20], exit_code=2)
 
 
-@subcommand(command, "run", context_settings={"allow_interspersed_args": False})
+@options.subcommand(command, "run", context_settings={"allow_interspersed_args": False})
 def run(
     *,
-    as_module: bool = flag("-m"),
-    as_code: bool = flag("-c"),
-    top: int = option(Whole(1), default=10),
-    as_json: bool = AS_JSON,
-    program: str = argument(),
-    args: tuple[str, ...] = argument(click.UNPROCESSED, nargs=-1),
+    as_module: bool = options.flag("-m"),
+    as_code: bool = options.flag("-c"),
+    top: int = options.option(options.Whole(1), default=10),
+    as_json: bool = options.AS_JSON,
+    program: str = options.argument(),
+    args: tuple[str, ...] = options.argument(click.UNPROCESSED, nargs=-1),
 ) -> int:
     """
     Run PROGRAM as `python` does, and print where its compile time went.

@@ -10,21 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    DIRECTORY,
-    MOMENT,
-    NEW_FILE,
-    RUNBOOK_BASE,
-    Parsed,
-    Whole,
-    argument,
-    collected,
-    flag,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import GRAFANA_ACCESS, GRAFANA_HELP, GRAFANA_URL, Access
 from jaxmon.errors import CommandError
 
@@ -35,16 +21,16 @@ if TYPE_CHECKING:
     from jaxmon_dashboards.grafana.push import Folder
 
 
-FILES = argument(click.Path(exists=True, path_type=Path), nargs=-1)
+FILES = options.argument(click.Path(exists=True, path_type=Path), nargs=-1)
 
-FOLDER = option(
+FOLDER = options.option(
     str,
     meaning='Folder UID for the dashboards; "general" is the top level.',
     default="jaxmon",
     metavar="UID",
 )
 
-FORMAT = option(
+FORMAT = options.option(
     click.Choice(["auto", "classic", "v2"]),
     "--format",
     meaning="Grafana's model of generated dashboards: classic, v2 (Grafana 13 and "
@@ -60,8 +46,8 @@ def _uid(uid: str) -> str:
     return uid
 
 
-DATASOURCE = option(
-    Parsed("uid", _uid),
+DATASOURCE = options.option(
+    options.Parsed("uid", _uid),
     meaning="UID of the Prometheus data source to preselect in new dashboards.",
 )
 
@@ -125,13 +111,15 @@ class Generation:
 
 
 _GENERATION = {
-    "slo_file": option(
-        NEW_FILE, "--slo", meaning="Objectives and limits, as for jaxmon alerts build."
+    "slo_file": options.option(
+        options.NEW_FILE,
+        "--slo",
+        meaning="Objectives and limits, as for jaxmon alerts build.",
     ),
-    "runbook_base": RUNBOOK_BASE,
+    "runbook_base": options.RUNBOOK_BASE,
 }
-GENERATED = collected(Generation, **_GENERATION)
-SHAPED = collected(Generation, **_GENERATION, datasource=DATASOURCE)
+GENERATED = options.collected(Generation, **_GENERATION)
+SHAPED = options.collected(Generation, **_GENERATION, datasource=DATASOURCE)
 
 
 def _folder_of(uid: str, title: str = "") -> Folder:
@@ -153,15 +141,15 @@ def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
 
-@subcommand(command)
+@options.subcommand(command)
 def build(
     *,
-    out: Path | None = option(
-        DIRECTORY,
+    out: Path | None = options.option(
+        options.DIRECTORY,
         meaning="Output directory; created if missing.  [default: dashboards, or "
         "dashboards-v2]",
     ),
-    form: Format = option(
+    form: Format = options.option(
         click.Choice(["classic", "v2"]), "--format", default="classic"
     ),
     shape: Generation = SHAPED,
@@ -187,7 +175,7 @@ def build(
         output.line(out / path)
 
 
-@subcommand(command, epilog=GRAFANA_HELP)
+@options.subcommand(command, epilog=GRAFANA_HELP)
 def push(
     *,
     files: tuple[Path, ...] = FILES,
@@ -196,11 +184,11 @@ def push(
     folder: str = FOLDER,
     shape: Generation = SHAPED,
     form: Choice = FORMAT,
-    folder_title: str = option(str, default="jaxmon"),
-    dry_run: bool = flag(),
-    force: bool = flag(),
-    backup_dir: Path = option(DIRECTORY, default="jaxmon-backups"),
-    as_json: bool = AS_JSON,
+    folder_title: str = options.option(str, default="jaxmon"),
+    dry_run: bool = options.flag(),
+    force: bool = options.flag(),
+    backup_dir: Path = options.option(options.DIRECTORY, default="jaxmon-backups"),
+    as_json: bool = options.AS_JSON,
 ) -> int:
     """
     Push dashboards to Grafana without losing edits.
@@ -252,7 +240,7 @@ def push(
     return pushed.exit_code()
 
 
-@subcommand(command, epilog=GRAFANA_HELP)
+@options.subcommand(command, epilog=GRAFANA_HELP)
 def diff(
     *,
     files: tuple[Path, ...] = FILES,
@@ -261,7 +249,7 @@ def diff(
     folder: str = FOLDER,
     shape: Generation = GENERATED,
     form: Choice = FORMAT,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
 ) -> int:
     """
     Show what a push would change in Grafana.
@@ -305,18 +293,18 @@ def diff(
     return 0 if same else DIFFERENT
 
 
-@subcommand(command, epilog=GRAFANA_HELP)
+@options.subcommand(command, epilog=GRAFANA_HELP)
 def annotate(
     *,
     url: str = GRAFANA_URL,
     access: Access = GRAFANA_ACCESS,
-    job: str | None = option(str),
-    text: str | None = option(str),
-    start: datetime = option(MOMENT, default="now"),
-    end: datetime | None = option(MOMENT),
-    dashboard: str = option(str, metavar="UID", default=""),
-    number: int | None = option(Whole(1), "--id"),
-    as_json: bool = AS_JSON,
+    job: str | None = options.option(str),
+    text: str | None = options.option(str),
+    start: datetime = options.option(options.MOMENT, default="now"),
+    end: datetime | None = options.option(options.MOMENT),
+    dashboard: str = options.option(str, metavar="UID", default=""),
+    number: int | None = options.option(options.Whole(1), "--id"),
+    as_json: bool = options.AS_JSON,
 ) -> None:
     """
     Note a deployment in Grafana, and print the annotation's ID.

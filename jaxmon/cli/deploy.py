@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    FILE,
-    LABEL,
-    URL,
-    Parsed,
-    collected,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import ACCESS, ALERTMANAGER, Access
 from jaxmon.errors import CommandError, JaxmonError
 
@@ -34,14 +24,14 @@ if TYPE_CHECKING:
 
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
-_GRAFANA = option(
-    URL,
+_GRAFANA = options.option(
+    options.URL,
     "--grafana",
     meaning="Grafana's URL as in the browser; boards there show the deployment.",
     envvar="GRAFANA_URL",
 )
-_GRAFANA_TOKEN = option(
-    FILE, meaning="File containing Grafana's token; overrides GRAFANA_TOKEN."
+_GRAFANA_TOKEN = options.option(
+    options.FILE, meaning="File containing Grafana's token; overrides GRAFANA_TOKEN."
 )
 
 
@@ -56,36 +46,50 @@ class DeploymentNote:
         """Note that it lasts until *end*, or extend it; return the annotations."""
         from jaxmon_dashboards.grafana import annotations
 
-        if current := annotations.current(self.session, self.tags, start):
-            for annotation in current:
-                annotations.end(
-                    self.session, annotation.number, max(end, annotation.end)
-                )
-            return [annotation.number for annotation in current]
+        if current := self._moved(start, lambda planned: max(end, planned)):
+            return current
         new = annotations.Deployment(self.tags, text, start, end)
         return [annotations.add(self.session, new)]
 
     def finish(self, now: datetime) -> list[int]:
         """Let it end *now*; return the annotations. Raises as `begin` does."""
+        return self._moved(now, lambda _: now)
+
+    def _moved(self, now: datetime, end: Callable[[datetime], datetime]) -> list[int]:
         from jaxmon_dashboards.grafana import annotations
 
         current = annotations.current(self.session, self.tags, now)
         for annotation in current:
-            annotations.end(self.session, annotation.number, now)
+            annotations.end(self.session, annotation.number, end(annotation.end))
         return [annotation.number for annotation in current]
 
 
-def noted(
-    url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
-) -> DeploymentNote | None:
-    """Return the note of a service, `None` without a *url*; sends nothing."""
-    if url is None:
-        return None
-    from jaxmon_dashboards.boards.build import DEPLOY_TAGS
+@dataclass(frozen=True)
+class DeployServers:
+    """Where windows are opened, and what shows them."""
 
-    session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
-    others = (f"{name}={value}" for name, value in scope.items() if name != "job")
-    return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
+    alertmanager: str = ALERTMANAGER
+    access: Access = ACCESS
+    grafana_url: str | None = _GRAFANA
+    grafana_token_file: Path | None = _GRAFANA_TOKEN
+
+    def windows(self) -> DeployWindows:
+        """Return the windows in Alertmanager; sends nothing."""
+        return _windows(self.alertmanager, self.access)
+
+    def note(self, scope: Mapping[str, str]) -> DeploymentNote | None:
+        """Return the note of a service, `None` without Grafana; sends nothing."""
+        if self.grafana_url is None:
+            return None
+        from jaxmon_dashboards.boards.build import DEPLOY_TAGS
+
+        access = replace(self.access, token_file=self.grafana_token_file)
+        session = access.grafana(self.grafana_url, _TOKEN_FILE)
+        others = (f"{name}={value}" for name, value in scope.items() if name != "job")
+        return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
+
+
+_SERVERS = options.collected(DeployServers)
 
 
 @dataclass
@@ -115,10 +119,12 @@ class Attempts:
 
 
 def _labels(
-    job: str = option(str, required=True, metavar="JOB"),
-    cluster: str | None = option(str, metavar="CLUSTER"),
-    namespace: str | None = option(str, metavar="NAMESPACE"),
-    labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
+    job: str = options.option(str, required=True, metavar="JOB"),
+    cluster: str | None = options.option(str, metavar="CLUSTER"),
+    namespace: str | None = options.option(str, metavar="NAMESPACE"),
+    labels: tuple[tuple[str, str], ...] = options.option(
+        options.LABEL, "--label", multiple=True
+    ),
 ) -> dict[str, str]:
     """
     Return the labels by which the alerts of a service are selected.
@@ -145,7 +151,7 @@ def _labels(
     return {**scope, **dict(labels)}
 
 
-_SCOPE = collected(_labels)
+_SCOPE = options.collected(_labels)
 
 
 def _length(value: str) -> timedelta:
@@ -175,18 +181,17 @@ def command() -> None:
     """
 
 
-@subcommand(command)
+@options.subcommand(command)
 def start(
     *,
     scope: dict[str, str] = _SCOPE,
-    as_json: bool = AS_JSON,
-    length: timedelta = option(Parsed("duration", _length), "--max", default="30m"),
-    reason: str = option(str, default="deployment"),
-    by: str | None = option(str, metavar="NAME"),
-    alertmanager: str = ALERTMANAGER,
-    access: Access = ACCESS,
-    grafana_url: str | None = _GRAFANA,
-    grafana_token_file: Path | None = _GRAFANA_TOKEN,
+    as_json: bool = options.AS_JSON,
+    length: timedelta = options.option(
+        options.Parsed("duration", _length), "--max", default="30m"
+    ),
+    reason: str = options.option(str, default="deployment"),
+    by: str | None = options.option(str, metavar="NAME"),
+    servers: DeployServers = _SERVERS,
 ) -> None:
     """
     Open a deploy window, or extend the open one.
@@ -210,8 +215,7 @@ def start(
     """
     from jaxmon_alerts.silences import SHORTEST
 
-    windows = _windows(alertmanager, access)
-    note = noted(grafana_url, grafana_token_file, access, scope)
+    windows, note = servers.windows(), servers.note(scope)
     attempts = Attempts()
     now = datetime.now(UTC)
     end = now + length
@@ -241,15 +245,12 @@ def start(
     attempts.check()
 
 
-@subcommand(command)
+@options.subcommand(command)
 def stop(
     *,
     scope: dict[str, str] = _SCOPE,
-    as_json: bool = AS_JSON,
-    alertmanager: str = ALERTMANAGER,
-    access: Access = ACCESS,
-    grafana_url: str | None = _GRAFANA,
-    grafana_token_file: Path | None = _GRAFANA_TOKEN,
+    as_json: bool = options.AS_JSON,
+    servers: DeployServers = _SERVERS,
 ) -> None:
     """
     Close the deploy window with exactly these labels.
@@ -259,8 +260,7 @@ def stop(
     Options:
         as_json: Print what was closed as JSON, as `jaxmon deploy list` does.
     """
-    windows = _windows(alertmanager, access)
-    note = noted(grafana_url, grafana_token_file, access, scope)
+    windows, note = servers.windows(), servers.note(scope)
     wanted = " ".join(f"{name}={value}" for name, value in scope.items())
     attempts = Attempts()
     with attempts.of(
@@ -284,10 +284,10 @@ def stop(
     attempts.check()
 
 
-@subcommand(command, "list")
+@options.subcommand(command, "list")
 def list_windows(
     *,
-    as_json: bool = AS_JSON,
+    as_json: bool = options.AS_JSON,
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
 ) -> None:

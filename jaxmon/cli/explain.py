@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    JUDGED_RUN_DIR,
-    OF_PROCESS,
-    WORKER,
-    Number,
-    flag,
-    limits_of,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.errors import CommandError
 
 
@@ -34,19 +24,19 @@ _EVERY = 5.0
 _LEAST_LINES = 12
 
 
-@subcommand()
+@options.subcommand()
 @click.pass_context
 def command(
     context: click.Context,
     *,
-    worker: str | None = WORKER,
-    everyone: bool = flag("--all"),
-    as_json: bool = OF_PROCESS,
-    only_stacks: bool = flag("--stacks"),
-    watch: bool = flag(),
-    every: float = option(Number(1, 3600), default=_EVERY),
-    colour: bool | None = option(bool, "--color/--no-color", default=None),
-    run_dir: Path | None = JUDGED_RUN_DIR,
+    worker: str | None = options.WORKER,
+    everyone: bool = options.flag("--all"),
+    as_json: bool = options.OF_PROCESS,
+    only_stacks: bool = options.flag("--stacks"),
+    watch: bool = options.flag(),
+    every: float = options.option(options.Number(1, 3600), default=_EVERY),
+    colour: bool | None = options.option(bool, "--color/--no-color", default=None),
+    run_dir: Path | None = options.JUDGED_RUN_DIR,
 ) -> None:
     """
     Explain what slows a running process down, and what to do.
@@ -129,7 +119,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
                 for line in [*wrapped(sentence, width), ""]
             )
     if everyone or len(workers) > 1:
-        several = findings.judged(workers, limits_of(run_dir))
+        several = findings.judged(workers, options.limits_of(run_dir))
         height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
         _paint(
             findings.in_brief(several, width, height)
@@ -164,7 +154,7 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
     if not everyone:
         output.document(judge(pick(worker, run_dir), run_dir).as_json())
         return
-    found = judged(candidates(None, run_dir), limits_of(run_dir))
+    found = judged(candidates(None, run_dir), options.limits_of(run_dir))
     processes = [
         {
             "worker": process.worker.number,

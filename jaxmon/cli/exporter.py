@@ -17,7 +17,7 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import FILE, from_file, option, sidecar_options, subcommand
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, raised
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
 from jaxmon.limits import Limits
@@ -140,10 +140,8 @@ def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
         return {}
     from jaxmon_exporter.prices import from_file, from_flags
 
-    try:
+    with raised(click.UsageError, "", CommandError):
         found = from_flags(flags)
-    except CommandError as error:
-        raise click.UsageError(error.message) from error
     return {**(from_file(table) if table else {}), **found}
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.cli.options import limits_of
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, of_kernel, pick
-from jaxmon.errors import CommandError, PageError
+from jaxmon.errors import CommandError, PageError, misuse, raised
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts import responses
@@ -235,10 +235,8 @@ def run_of(name: str, run_dir: Path | None) -> Run:
     """Return the run *name*: a file, a directory with one, or a running process."""
     path = Path(name)
     if path.exists():
-        try:
+        with raised(misuse, "", RunError):
             return read_file(path)
-        except RunError as error:
-            raise CommandError(str(error), exit_code=2) from error
     try:
         return parse_run(build(facts_of(pick(name, run_dir), run_dir)))
     except CommandError as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.errors import CommandError, PageError
+from jaxmon.errors import CommandError, PageError, raised
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import Reading, by_process, read
@@ -102,11 +102,8 @@ class Sidecar:
         if self._limits is None:
             self.verdict(Limits())
         text = self._session.get("/metrics").body.decode(errors="replace")
-        try:
+        with raised(CommandError, f"{self.name} is no sidecar of jaxmon", PageError):
             return [to_family(parsed) for parsed in parse(text)]
-        except PageError as error:
-            msg = f"{self.name} is no sidecar of jaxmon: {error}"
-            raise CommandError(msg) from error
 
     def limits(self) -> Limits:
         """Return its own, or the defaults as long as it has not responded."""
@@ -127,7 +124,11 @@ class Sidecar:
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
         """Return the host and its processes by slot, as the sidecar sees them."""
-        try:
+        with raised(
+            CommandError,
+            f"{self.name} is no sidecar of jaxmon, or of an older release",
+            ValueError,
+        ):
             whole = self._status({})
             found = [
                 ProcessView(agent, alone, condition(agent), None)
@@ -135,11 +136,6 @@ class Sidecar:
                 for alone in [self._status({"worker": listed.worker})]
                 for agent in alone.agents[:1]
             ]
-        except ValueError as error:
-            msg = (
-                f"{self.name} is no sidecar of jaxmon, or of an older release: {error}"
-            )
-            raise CommandError(msg) from error
         return whole, sorted(found, key=lambda process: process.order)
 
     def _status(self, query: Mapping[str, str]) -> Summary:
@@ -267,34 +263,28 @@ class ProcessView:
         return _RANKS.index(self.state), -urgent, self.order
 
 
+@dataclass(eq=False)
 class HostReader:
     """Reads *source* repeatedly; *clock* is Unix time, *limits* else the source's."""
 
-    def __init__(
-        self,
-        source: HostSource,
-        limits: Limits | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._source = source
-        self._limits = limits
-        self._clock = clock
-        self._window = Window()
-        self._now = _NOTHING_YET
-        self._first: Reading | None = None
-        self._verdict = UNREAD
-        self._onsets = Onsets()
+    source: HostSource
+    limits: Limits | None = None
+    clock: Callable[[], float] = time.time
+    _window: Window = field(default_factory=Window)
+    _now: Reading = _NOTHING_YET
+    _first: Reading | None = None
+    _verdict: HostVerdict = UNREAD
+    _onsets: Onsets = field(default_factory=Onsets)
 
     def poll(self) -> None:
         """Read what is measured."""
-        self._now = read(self._source.families(), time=self._clock())
+        self._now = read(self.source.families(), time=self.clock())
         self._window.add(self._now)
         self._first = self._first or self._now.compared()
 
     def judge(self) -> None:
         """Read the findings."""
-        self._verdict = self._source.verdict(self._limits or self._source.limits())
+        self._verdict = self.source.verdict(self.limits or self.source.limits())
 
     def summary(self) -> Summary:
         """Return the status of the host."""
@@ -303,13 +293,8 @@ class HostReader:
 
     def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
-        then, long_before = (
-            {} if past is None else by_process(past)
-            for past in (
-                self._before(),
-                self._window.before(self._now.time, TEN_MINUTES),
-            )
-        )
+        past = self._before(), self._window.before(self._now.time, TEN_MINUTES)
+        then, long_before = ({} if of is None else by_process(of) for of in past)
         found = []
         for worker, now in by_process(self._now).items():
             before = then.get(worker)
@@ -341,9 +326,9 @@ class HostReader:
             now,
             *past,
             whole=onsets is not None,
-            run_dir=self._source.name,
+            run_dir=self.source.name,
             verdict=verdict,
-            limits=self._limits or self._source.limits(),
+            limits=self.limits or self.source.limits(),
             onsets=onsets,
         )
 

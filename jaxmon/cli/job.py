@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    LIMITS,
-    OF_PROCESS,
-    Number,
-    argument,
-    beside,
-    flag,
-    limits_of,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.sidecars import SIDECARS, Sidecars
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
@@ -47,14 +36,14 @@ def command() -> None:
     """
 
 
-@subcommand(command)
+@options.subcommand(command)
 def why(
     *,
     sidecars: Sidecars = SIDECARS,
-    after: float | None = option(Number(1, 86_400)),
-    stacks: bool = beside(flag(), LIMITS),
-    watch: bool = flag(),
-    as_json: bool = OF_PROCESS,
+    after: float | None = options.option(options.Number(1, 86_400)),
+    stacks: bool = options.beside(options.flag(), options.LIMITS),
+    watch: bool = options.flag(),
+    as_json: bool = options.OF_PROCESS,
 ) -> int:
     """
     Say whether a job makes progress, and which rank holds it up.
@@ -83,7 +72,7 @@ def why(
       jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
       jaxmon job why --file-sd targets/train.json --stacks
     """
-    limits = limits_of(None if sidecars.local else rundir.locate())
+    limits = options.limits_of(None if sidecars.local else rundir.locate())
     if after is not None:
         limits = limits.replaced(rank_stuck_after=durations.text(after))
     while True:
@@ -100,8 +89,10 @@ def why(
     return {"hung": _HUNG, "unknown": _NOTHING}.get(state.value, 0)
 
 
-@subcommand(command, "post-mortem")
-def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) -> int:
+@options.subcommand(command, "post-mortem")
+def post_mortem(
+    *, sidecars: Sidecars = SIDECARS, as_json: bool = options.OF_PROCESS
+) -> int:
     """
     Say which process of a job failed first, how and where.
 
@@ -126,7 +117,7 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     from jaxmon.job.post_mortem_text import document, lines
 
     directory = directory_of(None, past=True) if sidecars.local else rundir.locate()
-    found = examine(sidecars.ask(timed=True), limits_of(directory))
+    found = examine(sidecars.ask(timed=True), options.limits_of(directory))
     alone = sidecars.local and not found.jobs
     just, earlier = ends(directory) if alone else ([], [])
     ended = [*just, *earlier]
@@ -153,14 +144,14 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     return _NOTHING if unknown else 0
 
 
-@subcommand(command)
+@options.subcommand(command)
 def goodput(
     *,
-    paths: tuple[Path, ...] = argument(
+    paths: tuple[Path, ...] = options.argument(
         click.Path(exists=True, path_type=Path), nargs=-1
     ),
     sidecars: Sidecars = SIDECARS,
-    as_json: bool = OF_PROCESS,
+    as_json: bool = options.OF_PROCESS,
 ) -> int:
     """
     Say what a run spent its wall time on, over all its attempts.

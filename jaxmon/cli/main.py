@@ -85,24 +85,16 @@ class _Commands(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, _: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         return load(cmd_name) if cmd_name in COMMANDS else None
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
         _accept_any_text()
         with _handle_errors():
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         with _handle_errors(), _exit_on_signals():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from jaxmon.cli import output
-from jaxmon.errors import CommandError, ConfigFileError
+from jaxmon.errors import CommandError, ConfigFileError, raised
 from jaxmon.settings import declared, described, meanings
 
 
@@ -184,28 +184,24 @@ class Parsed(click.types.StringParamType):
         self.name = name
         self._parse = parse
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, *where: Any) -> Any:
         """Return what a text stands for; click may pass what it had before."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(str(error), *where)
 
 
 class _Ascii:
     """Python accepts the digits of every script; users get those of ASCII."""
 
-    def convert(
-        self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self: Any, value: Any, *where: Any) -> Any:
         """Return *value* as a number."""
         if isinstance(value, str) and not value.isascii():
-            self.fail(f"{value!r} is not a number", param, ctx)
-        number = super().convert(value, param, ctx)  # type: ignore[misc] # of click
+            self.fail(f"{value!r} is not a number", *where)
+        number = super().convert(value, *where)  # type: ignore[misc] # of click
         if not math.isfinite(number):  # which click accepts in any range
-            self.fail(f"{value!r} is not a finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", *where)
         return number
 
 
@@ -297,15 +293,12 @@ def from_file(path: Path) -> Limits:
     """Return the limits in *path*: JSON, or else a ``slo.yaml``."""
     from jaxmon.limits import shared
 
-    try:
+    with raised(CommandError, path, OSError, ConfigFileError):
         if path.suffix == ".json":
             return shared.read(path)
         from jaxmon_alerts import slo
 
         return slo.load(path).limits
-    except (OSError, ConfigFileError) as error:
-        msg = f"{path}: {error}"
-        raise CommandError(msg) from error
 
 
 def limits_of(run_dir: Path | None) -> Limits:
@@ -417,9 +410,7 @@ def _type(kind: str, within: tuple[float, float] | None) -> Number | Whole | Non
 
 def _checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
     def callback(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
-        try:
+        with raised(click.BadParameter, "", ValueError):
             return check(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
 
     return callback

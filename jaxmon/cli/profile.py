@@ -14,19 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    DIRECTORY,
-    RUN_DIR,
-    SECONDS,
-    WORKER,
-    Number,
-    Whole,
-    flag,
-    option,
-    subcommand,
-)
-from jaxmon.errors import CommandError, WireError
+from jaxmon.cli import options, output
+from jaxmon.errors import CommandError, WireError, raised
 
 
 if TYPE_CHECKING:
@@ -56,19 +45,21 @@ class ProfileView(NamedTuple):
     as_json: bool
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    worker: str | None = WORKER,
-    seconds: float = option(Number(0, 60, min_open=True), default=3.0),
-    for_requests: int | None = option(Whole(1, 20), metavar="N"),
-    slower_than: float | None = option(SECONDS),
-    deadline: float = option(SECONDS, default="10m"),
-    out: Path = option(DIRECTORY, default=Path("jaxmon-profile")),
-    by: By = option(click.Choice(["line", "function", "scope", "op"]), default="line"),
-    top: int | None = option(Whole(1)),
-    as_json: bool = flag("--json"),
-    run_dir: Path | None = RUN_DIR,
+    worker: str | None = options.WORKER,
+    seconds: float = options.option(options.Number(0, 60, min_open=True), default=3.0),
+    for_requests: int | None = options.option(options.Whole(1, 20), metavar="N"),
+    slower_than: float | None = options.option(options.SECONDS),
+    deadline: float = options.option(options.SECONDS, default="10m"),
+    out: Path = options.option(options.DIRECTORY, default=Path("jaxmon-profile")),
+    by: By = options.option(
+        click.Choice(["line", "function", "scope", "op"]), default="line"
+    ),
+    top: int | None = options.option(options.Whole(1)),
+    as_json: bool = options.flag("--json"),
+    run_dir: Path | None = options.RUN_DIR,
 ) -> None:
     """
     Record where device time goes in a running process.
@@ -149,11 +140,10 @@ def _show(
     from jaxmon.preflight.profile.operations import grouped
     from jaxmon.preflight.profile.text import document
 
-    try:
+    with raised(
+        CommandError, f"worker {worker.number} sent an unreadable trace", WireError
+    ):
         space = xspace.parse(profile.body)
-    except WireError as error:
-        msg = f"worker {worker.number} sent an unreadable trace: {error}"
-        raise CommandError(msg) from error
     name = _fact(profile, "profile") or ""
     seconds = _fact(profile, "seconds") or ""
     stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    BASE_URL,
-    JUDGED_RUN_DIR,
-    OF_PROCESS,
-    Number,
-    flag,
-    limits_of,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import ACCESS, Access
 from jaxmon.errors import CommandError
 from jaxmon.host.formats.layout import (
@@ -74,14 +64,14 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    as_json: bool = OF_PROCESS,
-    ended: bool = flag(),
-    seconds: float = option(Number(0, 60), default=1.0),
-    url: str | None = option(BASE_URL),
-    run_dir: Path | None = JUDGED_RUN_DIR,
+    as_json: bool = options.OF_PROCESS,
+    ended: bool = options.flag(),
+    seconds: float = options.option(options.Number(0, 60), default=1.0),
+    url: str | None = options.option(options.BASE_URL),
+    run_dir: Path | None = options.JUDGED_RUN_DIR,
     access: Access = ACCESS,
 ) -> None:
     """
@@ -139,7 +129,7 @@ def _read(directory: Path, seconds: float) -> tuple[Summary, list[ProcessView]]:
     from jaxmon.cli.host import HostReader, Sockets
     from jaxmon.cli.workers import hints, wait_for_start
 
-    host = HostReader(Sockets(directory), limits_of(directory))
+    host = HostReader(Sockets(directory), options.limits_of(directory))
     host.poll()
     if not host.processes() and wait_for_start(directory):
         host.poll()

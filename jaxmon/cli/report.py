@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    DIRECTORY,
-    JUDGED_RUN_DIR,
-    WORKER,
-    flag,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options, output
 from jaxmon.errors import CommandError
 
 
@@ -25,14 +17,14 @@ if TYPE_CHECKING:
     from jaxmon.screens.runs import Facts
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    worker: str | None = WORKER,
-    everyone: bool = flag("--all"),
-    out: Path = option(DIRECTORY, default=Path(), show_default=False),
-    as_json: bool = flag("--json"),
-    run_dir: Path | None = JUDGED_RUN_DIR,
+    worker: str | None = options.WORKER,
+    everyone: bool = options.flag("--all"),
+    out: Path = options.option(options.DIRECTORY, default=Path(), show_default=False),
+    as_json: bool = options.flag("--json"),
+    run_dir: Path | None = options.JUDGED_RUN_DIR,
 ) -> None:
     """
     Write a report of a running process: a page and a summary.

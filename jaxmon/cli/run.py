@@ -10,7 +10,7 @@ import click
 
 from jaxmon.cli.launch import is_python, launch
 from jaxmon.cli.options import argument, flag, settings, subcommand
-from jaxmon.errors import SettingsError
+from jaxmon.errors import SettingsError, raised
 
 
 @subcommand(context_settings={"allow_interspersed_args": False})
@@ -69,10 +69,8 @@ def command(
         # The program may change directory before it imports JAX.
         if directory := settings.get(name):
             settings[name] = str(Path(directory).absolute())
-    try:
+    with raised(click.UsageError, "", SettingsError):
         launch(words, settings, children=children)
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def words_of(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon.cli import output
 from jaxmon.cli.options import BASE_URL, FILE, URL, Number, collected, flag, option
-from jaxmon.errors import CommandError, ConfigFileError
+from jaxmon.errors import CommandError, ConfigFileError, raised
 
 
 if TYPE_CHECKING:
@@ -144,11 +144,8 @@ def token_in(file: Path, option: str = "--token-file") -> str:
     """Return the token in *file*, which *option* gave."""
     from jaxmon.host.files.bounded import read_text
 
-    try:
+    with raised(CommandError, f"{option} {file}", ConfigFileError):
         token = read_text(file, most=_MAX_BYTES, pipe=True).strip()
-    except ConfigFileError as error:
-        msg = f"{option} {file}: {error}"
-        raise CommandError(msg) from None
     if not token:
         msg = f"no token: {file} is empty"
         raise CommandError(msg)

@@ -21,7 +21,7 @@ import click
 from jaxmon.cli import output
 from jaxmon.cli.options import FILE, URL, collected, option
 from jaxmon.cli.servers import ACCESS, Access, token_in
-from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
+from jaxmon.errors import ConfigFileError, JaxmonError, misuse, raised
 from jaxmon.settings import SIDECAR_PORT
 
 
@@ -36,10 +36,6 @@ _AT_ONCE = 64
 # `[::1]:9467` as well.
 _TARGET = r"(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?/?"
 _SCHEMES = ("http", "https")
-
-
-def _refused(reason: str) -> CommandError:
-    return CommandError(reason, exit_code=2)
 
 
 class ScrapeTarget(NamedTuple):
@@ -63,7 +59,7 @@ def parsed(text: str, *, scheme: str) -> ScrapeTarget:
     port = SIDECAR_PORT if match is None or match[3] is None else int(match[3])
     if match is None or not 0 < port < 1 << 16:
         reason = f"{text[:80]!r} is not a target; give HOST:PORT"
-        raise _refused(reason)
+        raise misuse(reason)
     return ScrapeTarget(match[1] or scheme, match[2], port)
 
 
@@ -73,11 +69,8 @@ def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
 
     is_yaml = path.suffix in {".yml", ".yaml"}
     parse = _from_yaml if is_yaml else json_text.parse
-    try:
+    with raised(misuse, path, ConfigFileError, ValueError):
         document = parse(read_text(path, most=_MOST_BYTES, pipe=True))
-    except (ConfigFileError, ValueError) as error:
-        reason = f"{path}: {error}"
-        raise _refused(reason) from None
     return from_groups(document, str(path), scheme=scheme)
 
 
@@ -105,7 +98,7 @@ def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
     except (JaxmonError, OSError, HTTPException, ValueError) as error:
         secrets = Secrets(*secrets_of(parts))
         reason = f"no targets from {shown(parts)}: {secrets.redacted(str(error))}"
-        raise _refused(reason) from None
+        raise misuse(reason) from None
 
 
 def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTarget]:
@@ -114,12 +107,12 @@ def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTar
 
     if not isinstance(document, list):
         reason = f"{where}: not a list of groups of targets, as in Prometheus's file_sd"
-        raise _refused(reason)
+        raise misuse(reason)
     for group in map(mapping, document):
         targets = group.get("targets")
         if not isinstance(targets, list):
             reason = f"{where}: a group without a list of targets"
-            raise _refused(reason)
+            raise misuse(reason)
         labelled = mapping(group.get("labels")).get("__scheme__")
         wanted = labelled if labelled in _SCHEMES else scheme
         for target in targets:
@@ -265,10 +258,10 @@ class Sidecars:
         found = list(expanded(self._given()))
         if not found:
             reason = "there are no targets"
-            raise _refused(reason)
+            raise misuse(reason)
         if len(found) > _MOST_TARGETS:
             reason = f"there are {len(found):,} targets; the limit is {_MOST_TARGETS:,}"
-            raise _refused(reason)
+            raise misuse(reason)
         return found
 
     def _given(self) -> Iterator[ScrapeTarget]:

@@ -11,7 +11,7 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import AS_JSON, RUN_DIR, WORKER, argument, flag, subcommand
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, raised
 
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
     from jaxmon.facts.signatures import parsed
 
     found = pick(worker, run_dir)
-    try:
+    with raised(
+        CommandError, f"worker {found.number} returned no signatures", ValueError
+    ):
         return parsed(found.fetch("/debug/signatures"))
-    except ValueError as error:
-        msg = f"worker {found.number} returned no signatures: {error}"
-        raise CommandError(msg) from error

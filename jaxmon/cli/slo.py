@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import (
-    AS_JSON,
-    MOMENT,
-    NEW_FILE,
-    Number,
-    Whole,
-    option,
-    subcommand,
-)
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.screens.section import shown
 
@@ -44,15 +35,17 @@ def command() -> None:
     """
 
 
-@subcommand(command)
+@options.subcommand(command)
 def report(
     *,
     prometheus_url: str = prometheus(required=True),
-    slo_file: Path | None = option(NEW_FILE, "--slo"),
-    days: int = option(Whole(1, 90), default=7),
-    until: datetime | None = option(MOMENT),
-    price: float | None = option(Number(min=0), "--price-per-hour", metavar="DOLLARS"),
-    as_json: bool = AS_JSON,
+    slo_file: Path | None = options.option(options.NEW_FILE, "--slo"),
+    days: int = options.option(options.Whole(1, 90), default=7),
+    until: datetime | None = options.option(options.MOMENT),
+    price: float | None = options.option(
+        options.Number(min=0), "--price-per-hour", metavar="DOLLARS"
+    ),
+    as_json: bool = options.AS_JSON,
     access: Access = ACCESS,
 ) -> None:
     """
@@ -120,16 +113,7 @@ def _document(found: SloReport) -> dict[str, Any]:
             ]
             for key, ranked in found.rankings.items()
         },
-        "cost": [
-            {
-                "service": cost.service,
-                "accelerator_hours": cost.hours,
-                "busy": cost.busy,
-                "kilowatt_hours": cost.kilowatt_hours,
-                "dollars": cost.dollars,
-            }
-            for cost in found.costs
-        ],
+        "cost": list(map(asdict, found.costs)),
         "missing": found.missing,
     }
 
@@ -282,7 +266,7 @@ def _cost(cost: ServiceCost) -> tuple[str, ...]:
             dollars += f" ({cost.dollars * (1 - cost.busy):,.2f} idle)"
     return (
         cost.service,
-        f"{cost.hours:,.1f}",
+        f"{cost.accelerator_hours:,.1f}",
         shown(cost.busy, "{:.0%}".format),
         shown(cost.kilowatt_hours, "{:,.1f} kWh".format),
         shown(cost.mean_watts, "{:,.0f} W".format),

@@ -9,36 +9,32 @@ from typing import TYPE_CHECKING
 
 from click import Choice
 
-from jaxmon.cli import output
-from jaxmon.cli.options import (
-    AS_JSON,
-    NEW_FILE,
-    Number,
-    Whole,
-    argument,
-    option,
-    subcommand,
-)
-from jaxmon.errors import CommandError
+from jaxmon.cli import options, output
+from jaxmon.errors import misuse
 
 
 if TYPE_CHECKING:
     from jaxmon.preflight.warming import Result
 
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
-_MISUSE = 2
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    gate: str | None = argument(Choice(["check"]), metavar="[check]", required=False),
-    file: Path = option(NEW_FILE, "--signatures", "--against", required=True),
-    jobs: int = option(Whole(1, 64), default=1),
-    modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
-    main: str | None = option(str, metavar="MODULE"),
-    timeout: float = option(Number(1, 86_400), default=600.0),
-    as_json: bool = AS_JSON,
+    gate: str | None = options.argument(
+        Choice(["check"]), metavar="[check]", required=False
+    ),
+    file: Path = options.option(
+        options.NEW_FILE, "--signatures", "--against", required=True
+    ),
+    jobs: int = options.option(options.Whole(1, 64), default=1),
+    modules: tuple[str, ...] = options.option(
+        str, "--module", multiple=True, metavar="MODULE"
+    ),
+    main: str | None = options.option(str, metavar="MODULE"),
+    timeout: float = options.option(options.Number(1, 86_400), default=600.0),
+    as_json: bool = options.AS_JSON,
 ) -> int:
     """
     Compile the signatures in a file into JAX's persistent cache.
@@ -77,7 +73,7 @@ def command(
             f"{_CACHE} is not set: there is no cache to fill. Set it to the directory "
             "that the service uses; the path is part of the cache's keys."
         )
-        raise CommandError(msg, exit_code=_MISUSE)
+        raise misuse(msg)
     document = read(file)
     if modules:
         chosen = tuple(
@@ -89,7 +85,7 @@ def command(
         msg = f"{file} has no signatures to compile"
         if modules:
             msg += f" of {', '.join(modules)}"
-        raise CommandError(msg, exit_code=_MISUSE)
+        raise misuse(msg)
     check = gate is not None
     arrived: list[Result] = []
     peculiar = {of.function: texts(of.signatures) for of in document.functions}

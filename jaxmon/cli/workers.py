@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, raised
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import IN_ORDER, STOPPED
 from jaxmon.facts.process import Process, Snapshot, read
@@ -103,11 +103,10 @@ class AgentProcess:
         answers = fetch_all(
             {self.number: self.socket}, target, timeout=timeout, max_bytes=_MAX_BYTES
         )
-        try:
+        with raised(
+            CommandError, f"worker {self.number} could not return {target}", FetchError
+        ):
             return responses.decoded(answers[self.number])
-        except FetchError as error:
-            msg = f"worker {self.number} could not return {target}: {error}"
-            raise CommandError(msg) from error
 
 
 def directory_of(run_dir: Path | None, *, past: bool = False) -> Path:

@@ -103,8 +103,7 @@ def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
             alike[keys[id(rank.setup)]].append(rank)
     if len(alike) < 2:  # noqa: PLR2004 - all have the same
         return
-    found: defaultdict[str, defaultdict[str, list[Rank]]]
-    found = defaultdict(lambda: defaultdict(list))
+    found = defaultdict[str, defaultdict[str, list[Rank]]](lambda: defaultdict(list))
     setups = [(dict(key), some) for key, some in alike.items()]
     names = {name for setup, _ in setups for name in setup}
     for setup, some in setups:
@@ -119,8 +118,7 @@ def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
 def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
     """Yield the latest programs of functions on all devices; parts may run others."""
     everywhere = devices(ranks)
-    found: defaultdict[str, defaultdict[str, list[Rank]]]
-    found = defaultdict(lambda: defaultdict(list))
+    found = defaultdict[str, defaultdict[str, list[Rank]]](lambda: defaultdict(list))
     for rank in ranks:
         for function in rank.functions:
             if function.fingerprint and function.devices == everywhere:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
-from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.errors import ConfigFileError, JaxmonError, raised
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
 from jaxmon.facts.process import Environment, Snapshot, read
@@ -139,10 +139,8 @@ def parse(text: str | bytes) -> Run:
     if type(document.get("schema")) is not int or "functions" not in document:
         msg = "it is no summary of a run; write one with `jaxmon report`"
         raise RunError(msg)
-    try:
+    with raised(RunError, "", ValueError):
         json_text.require_schema(document, SCHEMA, oldest=0)
-    except ValueError as error:
-        raise RunError(str(error)) from error
     found = from_json(Run, document)
     return found.replace(snapshot=from_json(Snapshot, document))
 
@@ -156,11 +154,8 @@ def read_file(path: Path) -> Run:
     """
     if path.is_dir():
         path = _only(path)
-    try:
+    with raised(RunError, path, ConfigFileError, RunError):
         return parse(bounded.read(path, most=MOST_BYTES, pipe=True))
-    except (ConfigFileError, RunError) as error:
-        msg = f"{path}: {error}"
-        raise RunError(msg) from error
 
 
 def _only(directory: Path) -> Path:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -116,6 +117,7 @@ class ChildProcess:
         return printed.splitlines()[-_TAIL_LINES:] or ["(nothing)"]
 
 
+@dataclass(eq=False)
 class Children:
     """
     Child processes with *environ*, which *launch* starts as `subprocess.Popen` does and
@@ -123,19 +125,11 @@ class Children:
     after *patience* seconds.
     """
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        logs: Path,
-        *,
-        patience: float = 10.0,
-        launch: Launch = subprocess.Popen,
-    ) -> None:
-        self._environ = environ
-        self._logs = logs
-        self._patience = patience
-        self._launch = launch
-        self._children: list[ChildProcess] = []
+    environ: Mapping[str, str]
+    logs: Path
+    patience: float = 10.0
+    launch: Launch = subprocess.Popen
+    _children: list[ChildProcess] = field(default_factory=list)
 
     def start(
         self,
@@ -144,8 +138,8 @@ class Children:
         environ: Mapping[str, str] | None = None,
     ) -> ChildProcess:
         """Start a process called *name*, with *environ* besides that of all."""
-        full = {**self._environ, **(environ or {})}
-        child = ChildProcess(name, arguments, full, self._logs, self._launch)
+        full = {**self.environ, **(environ or {})}
+        child = ChildProcess(name, arguments, full, self.logs, self.launch)
         self._children.append(child)
         return child
 
@@ -164,7 +158,7 @@ class Children:
     def __exit__(self, *_: object) -> None:
         for child in self._children:
             child.terminate()
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         try:
             for child in self._children:
                 child.stop(seconds=max(0.0, deadline - time.monotonic()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, raised
 from jaxmon.host.files import whole
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.layout import clean
@@ -224,14 +224,17 @@ def _which(names: tuple[str, ...]) -> str | None:
 def fetch(whose: str, url: str) -> Any:
     """Fetch JSON of *whose* endpoint *url*, or raise a `CommandError` about it."""
     parts = urlsplit(url)
-    try:
+    with raised(
+        CommandError,
+        f"{whose} at {url} does not respond",
+        OSError,
+        HTTPException,
+        ValueError,
+    ):
         response = client.get(
             place_of(parts), target_of(parts), seconds=_SECONDS, max_bytes=_MAX_BYTES
         )
         document = response.json() if response.status == HTTPStatus.OK else None
-    except (OSError, HTTPException, ValueError) as error:
-        msg = f"{whose} at {url} does not respond: {error}"
-        raise CommandError(msg) from error
     if document is None:
         msg = f"{whose} at {url} returned HTTP status {response.status}"
         raise CommandError(msg)

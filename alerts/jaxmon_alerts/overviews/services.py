@@ -217,10 +217,8 @@ _SLOWER = 1.02
 
 def _mean_steps(window: Windows) -> Expr:
     by, steps = (*PROCESS, "loop"), histogram(catalog.STEP_SECONDS)
-    total, number = (
-        counted.rate(window.recent).sum(*by) for counted in (steps.sum, steps.count)
-    )
-    return ratio(total, number)
+    total = steps.sum.rate(window.recent).sum(*by)
+    return ratio(total, steps.count.rate(window.recent).sum(*by))
 
 
 MEDIAN_STEP = OverviewRule(
@@ -249,6 +247,10 @@ def _latest(metric: Metric, *by: str, only: tuple[Matcher, ...] = ()) -> Expr:
     return counter(metric, *only).total().max(*_RUN, *by)
 
 
+def _largest(metric: Metric, *by: str) -> OverviewRule:
+    return OverviewRule(metric, "max", _latest(metric, *by))
+
+
 _SPENT = catalog.RUN_SECONDS
 _IN_LOOP = "|".join(name for name in catalog.RUN_ACTIVITIES if name not in OUTSIDE)
 RUN_GOODPUT = OverviewRule(
@@ -275,13 +277,8 @@ RUN_RESUME_SECONDS = OverviewRule(
     ),
     text="Mean of all attempts",
 )
-RUN_INTERRUPTIONS, RUN_LOST_STEPS = (
-    OverviewRule(metric, "max", _latest(metric, *by))
-    for metric, by in (
-        (catalog.RUN_INTERRUPTIONS, ("ending",)),
-        (catalog.RUN_LOST_STEPS, ()),
-    )
-)
+RUN_INTERRUPTIONS = _largest(catalog.RUN_INTERRUPTIONS, "ending")
+RUN_LOST_STEPS = _largest(catalog.RUN_LOST_STEPS)
 RUN_FRUITLESS = gauged(catalog.RUN_FRUITLESS_ATTEMPTS, "max", *_RUN)
 
 VALUE = gauged(catalog.VALUE, "avg", *_NAMED)

@@ -234,18 +234,14 @@ def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     scale, when = options.scale, Evaluation(delay=slos.site.delay)
     counting = replace(when, interval=events.INTERVAL).scaled(scale)
     limits = SiteLimits.of(slos.limits, scale, (), PAGE)
+    soon, later = (durations.scaled(every, scale) for every in (_SOON, _LATER))
     return [
         *recording_groups(slos, when=when, scale=scale),
         _group("events", counting.interval, events.recorded(counting)),
-        *(
-            _group(name, durations.scaled(interval, scale), rules)
-            for name, interval, rules in (
-                ("starts", "30s", [young_ratio(limits)]),
-                ("slowdowns", "2m", recorded_slowdowns(scale)),
-                ("power", "30s", recorded_power(scale)),
-                ("firing", "30s", recorded_alerts()),
-            )
-        ),
+        _group("starts", soon, [young_ratio(limits)]),
+        _group("slowdowns", later, recorded_slowdowns(scale)),
+        _group("power", soon, recorded_power(scale)),
+        _group("firing", soon, recorded_alerts()),
         *(overview_groups(scale) if options.drawn else ()),
     ]
 

@@ -23,20 +23,7 @@ from jaxmon.promql import Matcher
 from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, ExpectedRun, Severity
 from jaxmon.symptoms.requests import FAILED
-from jaxmon_alerts.slo import site
-from jaxmon_alerts.slo.model import (
-    BURN_LIMITS,
-    MAXIMUM_PERIOD,
-    MINIMUM_PERIOD,
-    Condition,
-    Freshness,
-    Indicator,
-    LatencyIndicator,
-    Ratio,
-    Selector,
-    Slo,
-    Throughput,
-)
+from jaxmon_alerts.slo import model, site
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
 from jaxmon_alerts.slo.source import Source, given, listed, read
 
@@ -57,17 +44,17 @@ def default() -> str:
 class Slos:
     """Contents of ``slo.yaml``."""
 
-    slos: tuple[Slo, ...]
+    slos: tuple[model.Slo, ...]
     limits: Limits = field(default_factory=Limits)
     site: Site = field(default_factory=Site)
     local: tuple[LocalLimits, ...] = ()
     overrides: tuple[Override, ...] = ()
     runs: tuple[ExpectedRun, ...] = ()
 
-    def __iter__(self) -> Iterator[Slo]:
+    def __iter__(self) -> Iterator[model.Slo]:
         return iter(self.slos)
 
-    def get(self, name: str) -> Slo | None:
+    def get(self, name: str) -> model.Slo | None:
         """Return the objective *name*, if any; users' own files may lack it."""
         return next((slo for slo in self.slos if slo.name == name), None)
 
@@ -85,7 +72,7 @@ def load(path: Path | None = None) -> Slos:
     )
     if not shared.burn:
         document["burn"].fail("no conditions; at least one is required")
-    slos: dict[str, Slo] = {}
+    slos: dict[str, model.Slo] = {}
     for source in document["slos"].items():
         slo = objective(source, shared)
         if slo.name in slos:
@@ -100,7 +87,7 @@ def load(path: Path | None = None) -> Slos:
             limits[name] = share
     found = Limits(**limits)
     for slo in slos.values():
-        if isinstance(late := slo.indicator, Freshness):
+        if isinstance(late := slo.indicator, model.Freshness):
             late = replace(late, times=found.stalled_step_times)
             slos[slo.name] = replace(slo, indicator=late)
     return Slos(
@@ -125,12 +112,12 @@ def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
-def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
+def _failed(slos: Iterable[model.Slo]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for slo in slos:
         if slo.page and slo.alert == FAILED:
             for pair in slo.pairs:
-                if isinstance(slo.indicator, Ratio) and slo.indicator.left:
+                if isinstance(slo.indicator, model.Ratio) and slo.indicator.left:
                     found["left_after"] = slo.indicator.left.threshold
                 name = "failed_share" if pair.severity == PAGE else "budget_share"
                 least = pair.least(slo.budget)
@@ -160,13 +147,13 @@ def _section() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _condition(source: Source) -> Condition:
-    found = source.mapping(["long", "short", "severity"], ["for", *BURN_LIMITS])
-    given = [limit for limit in BURN_LIMITS if limit in found]
+def _condition(source: Source) -> model.Condition:
+    found = source.mapping(["long", "short", "severity"], ["for", *model.BURN_LIMITS])
+    given = [limit for limit in model.BURN_LIMITS if limit in found]
     if len(given) != 1:
         source.fail(
             f"found the limits {', '.join(given) or '(none)'}; one of "
-            f"{', '.join(BURN_LIMITS)} is required"
+            f"{', '.join(model.BURN_LIMITS)} is required"
         )
     [limit] = given
     value = found[limit].count() if limit == "rate" else found[limit].ratio()
@@ -174,7 +161,7 @@ def _condition(source: Source) -> Condition:
     site.longer(found["short"], short, long)
     severity: Severity = found["severity"].choice(SEVERITIES)  # type: ignore[assignment]
     wait = found["for"].duration() if "for" in found else "2m"
-    return Condition(long, short, limit, value, severity, wait)
+    return model.Condition(long, short, limit, value, severity, wait)
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -190,13 +177,13 @@ class Shared:
     """What the objectives of a file have in common, unless they say otherwise."""
 
     metrics: Metrics
-    burn: tuple[Condition, ...]
+    burn: tuple[model.Condition, ...]
     service: str = "jaxmon"
     owner: str = "on-call"
     period: str = "30d"
 
 
-def objective(source: Source, shared: Shared) -> Slo:
+def objective(source: Source, shared: Shared) -> model.Slo:
     """Return one objective, or raise a `SloError` with line and what is allowed."""
     found = source.mapping(_REQUIRED, _OF_OBJECTIVE)
     name = found["name"].text()
@@ -218,7 +205,7 @@ def objective(source: Source, shared: Shared) -> Slo:
         minimum_events=Source.count,
         minimum_errors=Source.count,
     )
-    return Slo(
+    return model.Slo(
         name=name,
         title=found["title"].text(),
         description=found["description"].text(),
@@ -235,14 +222,14 @@ def objective(source: Source, shared: Shared) -> Slo:
 def period(source: Source) -> str:
     """Return the period of an objective."""
     found = source.duration()
-    low, high = map(durations.seconds, (MINIMUM_PERIOD, MAXIMUM_PERIOD))
+    low, high = map(durations.seconds, (model.MINIMUM_PERIOD, model.MAXIMUM_PERIOD))
     if not low <= durations.seconds(found) <= high:
-        expected = f"a period from {MINIMUM_PERIOD} to {MAXIMUM_PERIOD}"
+        expected = f"a period from {model.MINIMUM_PERIOD} to {model.MAXIMUM_PERIOD}"
         source.fail(f"found {found}, expected {expected}")
     return found
 
 
-def _by(source: Source, indicator: Indicator) -> tuple[str, ...]:
+def _by(source: Source, indicator: model.Indicator) -> tuple[str, ...]:
     first, *others = ((*SCRAPED_LABELS, *metric.labels) for metric in indicator.metrics)
     shared = [label for label in first if all(label in labels for labels in others)]
     found = tuple(item.text() for item in source.items())
@@ -254,7 +241,7 @@ def _by(source: Source, indicator: Indicator) -> tuple[str, ...]:
     return found
 
 
-def _indicator(source: Source, metrics: Metrics) -> Indicator:
+def _indicator(source: Source, metrics: Metrics) -> model.Indicator:
     keys = dict.fromkeys(key for form in _INDICATORS for key in form)
     found = source.mapping(optional=(*keys, _INTERPOLATE))
     build = _INDICATORS.get(frozenset(found) - {_INTERPOLATE})
@@ -264,7 +251,7 @@ def _indicator(source: Source, metrics: Metrics) -> Indicator:
     return build(found, metrics)
 
 
-def _ratio(found: dict[str, Source], metrics: Metrics) -> Ratio:
+def _ratio(found: dict[str, Source], metrics: Metrics) -> model.Ratio:
     total = metrics.selector(found["total"], "counter", "histogram")
     bad, good = (
         metrics.selector(found[key], "counter") if key in found else None
@@ -274,19 +261,19 @@ def _ratio(found: dict[str, Source], metrics: Metrics) -> Ratio:
     if "left" in found:
         keys = found["left"].mapping(["histogram", "above"], (_INTERPOLATE,))
         left = _latency(keys, metrics)
-    return Ratio(total, bad, good, left)
+    return model.Ratio(total, bad, good, left)
 
 
-def _latency(found: dict[str, Source], metrics: Metrics) -> LatencyIndicator:
+def _latency(found: dict[str, Source], metrics: Metrics) -> model.LatencyIndicator:
     histogram = metrics.selector(found["histogram"], "histogram")
     above, bounds = found["above"].count(), histogram.metric.buckets
     if above in bounds:
-        return LatencyIndicator(histogram, above)
+        return model.LatencyIndicator(histogram, above)
     place = bisect(bounds, above)
     near = bounds[max(0, place - 1) : place + 1]
     interpolate = _INTERPOLATE in found and found[_INTERPOLATE].flag()
     if interpolate and 0 < place < len(bounds):
-        return LatencyIndicator(histogram, above, (near[0], near[1]))
+        return model.LatencyIndicator(histogram, above, (near[0], near[1]))
     between = "" if len(near) == 1 else f", or set {_INTERPOLATE}: true"
     return found["above"].fail(
         f"{histogram.metric.name} has no bucket bound {above:g}; the nearest are "
@@ -294,7 +281,7 @@ def _latency(found: dict[str, Source], metrics: Metrics) -> LatencyIndicator:
     )
 
 
-def _freshness(found: dict[str, Source], metrics: Metrics) -> Freshness:
+def _freshness(found: dict[str, Source], metrics: Metrics) -> model.Freshness:
     key = "age" if "age" in found else "timestamp"
     age = metrics.selector(found[key], "gauge")
     if key == "timestamp" and not age.metric.name.endswith("_timestamp_seconds"):
@@ -302,16 +289,18 @@ def _freshness(found: dict[str, Source], metrics: Metrics) -> Freshness:
             f"{age.metric.name} does not end in _timestamp_seconds; if it is an age, "
             "use the key 'age'"
         )
-    return Freshness(age, found["within"].duration())
+    return model.Freshness(age, found["within"].duration())
 
 
-def _throughput(found: dict[str, Source], metrics: Metrics) -> Throughput:
+def _throughput(found: dict[str, Source], metrics: Metrics) -> model.Throughput:
     total = metrics.selector(found["rate"], "counter", "histogram")
-    return Throughput(total, found["at_least"].count())
+    return model.Throughput(total, found["at_least"].count())
 
 
 _INTERPOLATE = "interpolate"
-_INDICATORS: dict[frozenset[str], Callable[[dict[str, Source], Metrics], Indicator]] = {
+_INDICATORS: dict[
+    frozenset[str], Callable[[dict[str, Source], Metrics], model.Indicator]
+] = {
     frozenset(["bad", "total"]): _ratio,
     frozenset(["bad", "total", "left"]): _ratio,
     frozenset(["good", "total"]): _ratio,
@@ -323,7 +312,7 @@ _INDICATORS: dict[frozenset[str], Callable[[dict[str, Source], Metrics], Indicat
 
 
 def _reachable(
-    source: Source, window: str, target: float, policy: tuple[Condition, ...]
+    source: Source, window: str, target: float, policy: tuple[model.Condition, ...]
 ) -> None:
     for pair in (condition.over(window) for condition in policy):
         factor = Decimal(str(pair.factor or 0))
@@ -368,7 +357,7 @@ class Metrics:
             metrics[metric.name] = metric
         return cls(metrics, series)
 
-    def selector(self, source: Source, *kinds: str) -> Selector:
+    def selector(self, source: Source, *kinds: str) -> model.Selector:
         """Return the series that ``name{label="value"}`` selects; `SloError`."""
         text = source.text()
         match = _SELECTOR.fullmatch(text)
@@ -383,7 +372,7 @@ class Metrics:
         for matcher in matchers:
             _check(source, metric, matcher)
         _parse(source, text)
-        return Selector(metric, matchers)
+        return model.Selector(metric, matchers)
 
     def _metric(self, source: Source, name: str) -> Metric:
         metric = self._declared.get(name) or BY_NAME.get(name)

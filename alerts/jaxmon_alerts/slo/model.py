@@ -181,18 +181,14 @@ class Ratio(Indicator):
         self, left: LatencyIndicator, by: tuple[str, ...], when: Evaluation
     ) -> Expr:
         asked = left.histogram.histogram
-        every, soon = (
-            self.counted(counter, when, what)
-            .sum(*by)
-            .record(
-                *("slo", f"{when.group}_{what}", "delta"),
-                f"Callers who {what.replace('_', ' ')}, since the last evaluation.",
-            )
-            for counter, what in (
-                (asked.count, "left"),
-                (asked.at_most(left.threshold), "left_soon"),
-            )
-        )
+
+        def callers(counter: Counter, what: str) -> Expr:
+            number = self.counted(counter, when, what).sum(*by)
+            who = f"Callers who {what.replace('_', ' ')}, since the last evaluation."
+            return number.record("slo", f"{when.group}_{what}", "delta", who)
+
+        every = callers(asked.count, "left")
+        soon = callers(asked.at_most(left.threshold), "left_soon")
         return _recorded(_slower(every, soon), when, "abandoned")
 
 
@@ -394,14 +390,9 @@ class Slo:
     def enough(self, pair: Pair) -> Expr:
         """Return the error ratio over the long window of *pair*, of enough errors."""
         window, least = pair.long, f"at least {self.minimum_errors:g} errors"
-        ratio, errors, events = (
-            series.max(*self.by)
-            for series in (
-                self.recording(window),
-                self.increase(ERRORS, window),
-                self.increase(EVENTS, window),
-            )
-        )
+        ratio = self.recording(window).max(*self.by)
+        errors = self.increase(ERRORS, window).max(*self.by)
+        events = self.increase(EVENTS, window).max(*self.by)
         found = ratio.and_(errors >= self.minimum_errors)
         name = f"ratio{window}_of_few"
         if pair.factor is not None:

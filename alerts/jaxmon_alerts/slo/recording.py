@@ -143,9 +143,8 @@ def recording_groups(
         evaluation = replace(
             when or Evaluation(), interval=fast, group=slo.series
         ).scaled(scale)
-        slow, period = (
-            durations.scaled(interval, scale) for interval in (_SLOW, _PERIOD)
-        )
+        slow = durations.scaled(_SLOW, scale)
+        period = durations.scaled(_PERIOD, scale)
         windows = slo.windows[:-1]
         short = [window for window in windows if durations.seconds(window) <= _HOUR]
         name = f"jaxmon-slo-{slo.name}"
@@ -175,11 +174,9 @@ def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
         for name in (EVENTS, ERRORS):
             counts = slo.counts(name, actual)
             yield _rule(slo, increase(name, window), counts, f"{_WHAT[name]} {window}.")
-        errors, events = (
-            slo.increase(name, window).sum(*slo.by) for name in (ERRORS, EVENTS)
-        )
-        ratio = promql.ratio(errors, events)
-        yield _ratio(slo, window, ratio)
+        errors = slo.increase(ERRORS, window).sum(*slo.by)
+        events = slo.increase(EVENTS, window).sum(*slo.by)
+        yield _ratio(slo, window, promql.ratio(errors, events))
 
 
 def _ratio(slo: Slo, window: str, ratio: Expr) -> Rule:

@@ -100,7 +100,7 @@ class ServiceCost:
     """What accelerators of a service cost; `None` if Prometheus does not know."""
 
     service: str
-    hours: float
+    accelerator_hours: float
     busy: float | None
     kilowatt_hours: float | None
     dollars: float | None
@@ -108,9 +108,9 @@ class ServiceCost:
     @property
     def mean_watts(self) -> float | None:
         """Mean power of one accelerator."""
-        if self.kilowatt_hours is None or not self.hours:
+        if self.kilowatt_hours is None or not self.accelerator_hours:
             return None
-        return self.kilowatt_hours * 1000 / self.hours
+        return self.kilowatt_hours * 1000 / self.accelerator_hours
 
 
 @dataclass
@@ -271,7 +271,7 @@ class ReportCollector:
             self._report.costs.append(
                 ServiceCost(where, hours, busy.get(where), energy, cost)
             )
-        self._report.costs.sort(key=lambda cost: (-cost.hours, cost.service))
+        self._report.costs.sort(key=lambda of: (-of.accelerator_hours, of.service))
 
     def _by_objective(self, what: str, query: Expr) -> dict[tuple[str, str], float]:
         return {

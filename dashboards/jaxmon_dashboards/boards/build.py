@@ -18,19 +18,8 @@ from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.overviews.hosts import FIRING, STARTS, firing
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import Site
+from jaxmon_dashboards.boards import model
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Annotation,
-    Dashboard,
-    DependentVariable,
-    Link,
-    Mapping,
-    Notes,
-    Panel,
-    Row,
-    Target,
-    Variable,
-)
 from jaxmon_dashboards.boards.rows import (
     accelerators,
     functions,
@@ -48,16 +37,16 @@ _ALERT = ("alertname", "job", "severity")
 VARIABLES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
     # this Prometheus. `up` and `process_*` exist for those, too.
-    Variable(
+    model.Variable(
         *("job", "Service", catalog.BUILD_INFO),
         "The Prometheus job, which is the service.",
     ),
-    Variable(
+    model.Variable(
         *("instance", "Host", catalog.BUILD_INFO),
         "The scraped address: a host's sidecar, or an agent.",
         *((q.JOB,), ".+"),
     ),
-    Variable(
+    model.Variable(
         *("worker", "Worker", catalog.BUILD_INFO),
         "The slot of a process on its host. Series scraped directly from an agent have "
         "none; enter .+ to exclude them.",
@@ -67,11 +56,11 @@ VARIABLES = (
 )
 """Every variable; a board has those that its panels select by."""
 
-_STARTS = Annotation(
+_STARTS = model.Annotation(
     *("Starts", "Processes started", "{{job}}", "blue"), STARTS(q.JOB).sum("job")
 )
 # Their beginnings: for as long as many fire, every graph would be red.
-_ALERTS = Annotation(
+_ALERTS = model.Annotation(
     *("Alerts", "{{alertname}}", "{{severity}}: {{job}}", "red"),
     firing(q.JOB).max(*_ALERT).unless(firing(q.JOB).offset("5m"), *_ALERT),
 )
@@ -89,7 +78,7 @@ def _new(name: str, *labels: str) -> Expr:
     return now.unless(before, "job", *labels).and_(jobs, "job").max("job", *labels)
 
 
-RECOMPILES = Annotation(
+RECOMPILES = model.Annotation(
     *("Recompiles", "Recompiling", "{{job}}: {{function}}", "orange"),
     # Where it begins: of many services, some function always recompiles.
     overviews.RECOMPILES(q.JOB)
@@ -97,17 +86,17 @@ RECOMPILES = Annotation(
     .unless(overviews.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
     .topk(_MOST),
 )
-PROGRAMS = Annotation(
+PROGRAMS = model.Annotation(
     *("Programs", "New program", "{{job}}: {{function}} {{fingerprint}}", "yellow"),
     _new(SAMPLES, "function", "fingerprint"),
 )
-VERSION = Annotation(
+VERSION = model.Annotation(
     *("Versions", "New version"),
     *("{{job}}: JAX {{jax}}, jaxlib {{jaxlib}}, {{platform_version}}", "green"),
     _new(VERSIONS, "jax", "jaxlib", "platform_version"),
 )
 # Over weeks, only what someone was called for.
-PAGES = Annotation(
+PAGES = model.Annotation(
     *("Pages", "{{alertname}}", "{{job}}", "red"),
     alerts(q.JOB, *FIRING, eq("severity", PAGE)).max("alertname", "job"),
 )
@@ -115,7 +104,7 @@ PAGES = Annotation(
 DEPLOY_TAGS = ("jaxmon", "deploy")
 """Tags of what ``jaxmon dashboards annotate`` notes."""
 
-DEPLOYMENTS = Notes(name="Deployments", tags=DEPLOY_TAGS, color="purple")
+DEPLOYMENTS = model.Notes(name="Deployments", tags=DEPLOY_TAGS, color="purple")
 
 EVENTS = (_STARTS, RECOMPILES, VERSION, PROGRAMS, DEPLOYMENTS, _ALERTS)
 SUMMARY = (VERSION, DEPLOYMENTS, PAGES)
@@ -125,10 +114,10 @@ _JOB = 'job=~"$job"'
 _ANY = str(q.ANY_JOB)
 
 
-def localized(dashboard: Dashboard, site: Site) -> Dashboard:
+def localized(dashboard: model.Dashboard, site: Site) -> model.Dashboard:
     """Return *dashboard* for *site*."""
     localizer = _Localizer(site)
-    found: Dashboard = localizer.made(dashboard)
+    found: model.Dashboard = localizer.made(dashboard)
     return replace(found, variables=(*localizer.new_variables(), *found.variables))
 
 
@@ -148,9 +137,9 @@ class _Localizer:
             f'severity="{PAGE}"': f'severity="{page}"',
         }
 
-    def new_variables(self) -> list[Variable]:
+    def new_variables(self) -> list[model.Variable]:
         return [
-            Variable(
+            model.Variable(
                 label=label,
                 title=label.replace("_", " ").capitalize(),
                 metric=_extended(catalog.BUILD_INFO, self._labels),
@@ -173,18 +162,18 @@ class _Localizer:
         made = {of.name: self.made(getattr(found, of.name)) for of in fields(found)}
         names = {str(ours): theirs for ours, theirs in self._site.severities}
         match found:
-            case Variable():
+            case model.Variable():
                 # The job is the first that depends on them.
                 made["metric"] = _extended(found.metric, self._labels)
                 made["matchers"] = (*self._chosen, *found.matchers)
-            case Mapping() if found.value in names:
+            case model.Mapping() if found.value in names:
                 made["value"] = made["text"] = names[found.value]
-            case Link() if found.url.startswith("/d/"):
+            case model.Link() if found.url.startswith("/d/"):
                 # What is chosen is kept on the way to another board.
                 made["url"] += "".join(f"&${{{of}:queryparam}}" for of in self._labels)
-            case Panel():
+            case model.Panel():
                 made["labels"] = self._site.identity.labels(found.labels)
-            case Target():
+            case model.Target():
                 made["legend"] = self._legend(found.legend)
         return replace(found, **made)
 
@@ -224,7 +213,9 @@ class DashboardOptions:
     slo: Path | None = None
 
 
-def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, ...]:
+def all_dashboards(
+    options: DashboardOptions | None = None,
+) -> tuple[model.Dashboard, ...]:
     """Return every dashboard, as the site sees it; `SloError` if that is invalid."""
     slos, runbooks = _loaded(options or DashboardOptions())
     return tuple(localized(board, slos.site) for board in _boards(slos, runbooks))
@@ -258,7 +249,7 @@ def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
     return slos, options.runbooks or f"{slos.site.runbooks}/"
 
 
-def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
+def _boards(slos: Slos, runbooks: str) -> Iterator[model.Dashboard]:
     # For those who answer for services: are they good, and at what price.
     yield _board(
         *("executive", "Executive", "now-7d"),
@@ -362,10 +353,10 @@ def _board(
     title: str,
     since: str,
     description: str,
-    *rows: Row,
-    annotations: tuple[Annotation | Notes, ...] = EVENTS,
-) -> Dashboard:
-    return Dashboard(
+    *rows: model.Row,
+    annotations: tuple[model.Annotation | model.Notes, ...] = EVENTS,
+) -> model.Dashboard:
+    return model.Dashboard(
         uid=f"jaxmon-{name}",
         title=f"jaxmon / {title}",
         description=description,
@@ -376,10 +367,12 @@ def _board(
     )
 
 
-def _selecting(rows: tuple[Row, ...]) -> tuple[Variable | DependentVariable, ...]:
+def _selecting(
+    rows: tuple[model.Row, ...],
+) -> tuple[model.Variable | model.DependentVariable, ...]:
     panels = (panel for row in rows for panel in row.panels)
     texts = [str(target.expr) for panel in panels for target in panel.targets]
-    kept: list[Variable | DependentVariable] = []
+    kept: list[model.Variable | model.DependentVariable] = []
     for variable in reversed(VARIABLES):
         used = re.compile(rf"\$\{{?{variable.name}\b")
         if any(map(used.search, texts)):

@@ -360,14 +360,26 @@ class Dashboard:
 
 
 def row(
-    number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
+    number: int,
+    title: str,
+    *,
+    lines: tuple[int, ...],
+    collapsed: bool = False,
+    no_value: str = "",
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
-    """Return a decorator that puts what a function yields under a heading, in lines."""
+    """
+    Return a decorator that puts what a function yields under a heading, in lines.
+
+    Panels without a *no_value* have that of the row.
+    """
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:
         @wraps(panels)
         def made(*args: _P.args, **kwargs: _P.kwargs) -> Row:
-            found = list(panels(*args, **kwargs))
+            found = [
+                replace(panel, no_value=panel.no_value or no_value)
+                for panel in panels(*args, **kwargs)
+            ]
             if len(found) != sum(lines):
                 msg = f"row {title} has {len(found)} panels, and room for {lines}"
                 raise ValueError(msg)

@@ -19,24 +19,9 @@ from __future__ import annotations
 
 from math import inf
 
-from jaxmon import catalog
+from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql import (
-    Expr,
-    HistogramQuery,
-    Matcher,
-    counter,
-    eq,
-    gauge,
-    histogram,
-    ne,
-    ratio,
-    re,
-    recorded,
-    recorded_over,
-    up,
-)
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.hosts import (
     ALERTED,
@@ -57,11 +42,11 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
-JOB = re("job", "$job")
+JOB = promql.re("job", "$job")
 # Of a sidecar's own metrics, of a process, of a function.
-HOST = (JOB, re("instance", "$instance"))
-PROCESS = (*HOST, re("worker", "$worker"))
-FUNCTION = (*PROCESS, re("function", "$function"))
+HOST = (JOB, promql.re("instance", "$instance"))
+PROCESS = (*HOST, promql.re("worker", "$worker"))
+FUNCTION = (*PROCESS, promql.re("function", "$function"))
 
 # How many functions are offered, and shown if none is chosen.
 FUNCTIONS = 50
@@ -76,17 +61,17 @@ BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
-def defined(expr: Expr) -> Expr:
+def defined(expr: promql.Expr) -> promql.Expr:
     """Drop NaN values, such as a quantile of no observations."""
     return expr >= 0
 
 
-def or_zero(count: Expr, data: Expr) -> Expr:
+def or_zero(count: promql.Expr, data: promql.Expr) -> promql.Expr:
     """Return a number: 0 if nothing is counted in the *data* that there are."""
     return count.or_(data.count() * 0)
 
 
-def per_minute(rate: Expr) -> Expr:
+def per_minute(rate: promql.Expr) -> promql.Expr:
     """Return a rate per minute, for rare events."""
     return (rate * 60).of_unit("per minute")
 
@@ -151,52 +136,54 @@ def latency(slos: Slos, name: str) -> Thresholds | None:
     return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
 
 
-def failing(slos: Slos) -> Expr:
+def failing(slos: Slos) -> promql.Expr:
     """Return the fraction of requests that fail, of the routes that have any."""
-    return _of_routes(slos, "request-error", eq("outcome", "error"))
+    return _of_routes(slos, "request-error", promql.eq("outcome", "error"))
 
 
-def cold(slos: Slos) -> Expr:
+def cold(slos: Slos) -> promql.Expr:
     """Return the fraction of requests that wait for a compile, of routes that do."""
-    return _of_routes(slos, "cold-start", ne("start", "warm"))
+    return _of_routes(slos, "cold-start", promql.ne("start", "warm"))
 
 
-def _of_routes(slos: Slos, name: str, bad: Matcher) -> Expr:
+def _of_routes(slos: Slos, name: str, bad: promql.Matcher) -> promql.Expr:
     """Return what the objective *name* records, or the fraction of *bad* requests."""
     slo, by = slos.get(name), ("job", "route")
     if slo is None or "route" not in slo.by:
-        every = services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
-        return ratio(services.REQUESTS(JOB, bad).sum(*by), every)
+        every = services.REQUESTS(JOB, promql.ne("outcome", "client_error")).sum(*by)
+        return promql.ratio(services.REQUESTS(JOB, bad).sum(*by), every)
     shortest = min(slo.pairs, key=lambda pair: durations.seconds(pair.short))
     return slo.short(shortest).where(JOB)
 
 
-def gave_up(slos: Slos) -> Expr | None:
+def gave_up(slos: Slos) -> promql.Expr | None:
     """Return the fraction of callers who waited long and left, where it is counted."""
     slo = slos.get("request-error")
     if slo is None or not isinstance(slo.indicator, Ratio) or not slo.indicator.left:
         return None
     name = f"slo:{slo.series}_abandoned:delta"
-    left = recorded_over("sum", recorded(name, JOB, labels=slo.by, unit=""), "299s")
-    return ratio(left.sum(), slo.increase(EVENTS, WINDOW, JOB).of_unit("").sum())
+    left = promql.recorded_over(
+        "sum", promql.recorded(name, JOB, labels=slo.by, unit=""), "299s"
+    )
+    return promql.ratio(left.sum(), slo.increase(EVENTS, WINDOW, JOB).of_unit("").sum())
 
 
-def latency_of(quantile: float, *by: str, start: str = "") -> Expr:
+def latency_of(quantile: float, *by: str, start: str = "") -> promql.Expr:
     """Return a quantile of the latency of successful requests, with this *start*."""
-    kind = (eq("start", start),) if start else ()
+    kind = (promql.eq("start", start),) if start else ()
     buckets = services.REQUEST_SECONDS(JOB, *kind)
     return defined(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
-def request_seconds(start: str) -> HistogramQuery:
+def request_seconds(start: str) -> promql.HistogramQuery:
     """Return the latency of successful requests of processes, with this *start*."""
     # Often the first of its route, and the only one.
     rare = start != "warm"
-    kind = eq("outcome", "success"), eq("start", start)
-    return histogram(catalog.REQUEST_SECONDS, *kind, *PROCESS, rare=rare)
+    kind = promql.eq("outcome", "success"), promql.eq("start", start)
+    return promql.histogram(catalog.REQUEST_SECONDS, *kind, *PROCESS, rare=rare)
 
 
-def recompiling(*by: str) -> Expr:
+def recompiling(*by: str) -> promql.Expr:
     """Return the recompiles per minute of the function and process with most."""
     return per_minute(services.WORST_RECOMPILES(JOB).max(*by))
 
@@ -215,82 +202,86 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
 
 # Hidden variables have the hosts and accelerators of the selection; without Grafana's
 # escapes, since a value may be a pattern.
-_READER = re("instance", "${host:pipe}")
-ANY_JOB = re("job", ".+")
+_READER = promql.re("instance", "${host:pipe}")
+ANY_JOB = promql.re("job", ".+")
 """Whichever job; a site's cluster takes its place."""
 HOSTS = (ANY_JOB, _READER)
-GPUS = (re("uuid", "${gpus:pipe}"), _READER)
+GPUS = (promql.re("uuid", "${gpus:pipe}"), _READER)
 BY_HOST = ("job", "instance")
-_GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")
+_GPU, _TPU = promql.re("uuid", "$gpu"), promql.re("uuid", "TPU-.+")
 _ALL = ".+"
 # Of more than that none is offered; a person first chooses a service or a host.
 _MOST_OFFERED = 500
 
 
-def down() -> tuple[Expr, Expr]:
+def down() -> tuple[promql.Expr, promql.Expr]:
     """Return 0 for targets of services that are down, and for those beside them."""
-    services, beside = up(JOB), up(*HOSTS)
+    services, beside = promql.up(JOB), promql.up(*HOSTS)
     latest = beside.over_range("min").unless(services).bottomk(FEW)
     silent = services.equals(0).and_(services.over_range("min").bottomk(FEW))
     return silent, beside.equals(0).and_(latest)
 
 
-def about_hardware() -> tuple[Expr, Expr]:
+def about_hardware() -> tuple[promql.Expr, promql.Expr]:
     """Return since when alerts about the services' GPUs fire, and about their hosts."""
     owned = ALERTED(JOB)
     hosts = ALERTED_READERS().and_(owned, "uuid")
     return (
-        firing(ne("uuid", "")).and_(owned, "uuid"),
-        firing(eq("uuid", "")).and_(hosts, *BY_HOST),
+        firing(promql.ne("uuid", "")).and_(owned, "uuid"),
+        firing(promql.eq("uuid", "")).and_(hosts, *BY_HOST),
     )
 
 
-def accelerator(metric: Metric, *matchers: Matcher) -> Expr:
+def accelerator(metric: Metric, *matchers: promql.Matcher) -> promql.Expr:
     """Return a gauge of the selected accelerators, whichever sidecar reads them."""
-    return gauge(metric, *GPUS, *matchers)
+    return promql.gauge(metric, *GPUS, *matchers)
 
 
-def host(metric: Metric, *matchers: Matcher) -> Expr:
+def host(metric: Metric, *matchers: promql.Matcher) -> promql.Expr:
     """Return a gauge of the selected sidecars, and of those that read selected GPUs."""
-    return gauge(metric, *HOSTS, *matchers)
+    return promql.gauge(metric, *HOSTS, *matchers)
 
 
-def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
+def host_rate(metric: Metric, *matchers: promql.Matcher) -> promql.Expr:
     """Return the rise per second of a counter of the same sidecars."""
-    return counter(metric, *HOSTS, *matchers).rate()
+    return promql.counter(metric, *HOSTS, *matchers).rate()
 
 
-def worst_of(series: Expr, number: int = FEW, *only: Matcher) -> Expr:
+def worst_of(
+    series: promql.Expr, number: int = FEW, *only: promql.Matcher
+) -> promql.Expr:
     """Return the *number* largest recorded *series* of services."""
     # Chosen on the right alone: what else is recorded is few series.
     return series.and_(series.where(JOB, *only).over_range("max").topk(number))
 
 
-def least_of(series: Expr, number: int = FEW) -> Expr:
+def least_of(series: promql.Expr, number: int = FEW) -> promql.Expr:
     """Return the *number* smallest ones."""
     return series.and_(series.where(JOB).over_range("min").bottomk(number))
 
 
-def among_processes(values: Expr) -> tuple[Target, Target]:
+def among_processes(values: promql.Expr) -> tuple[Target, Target]:
     """Return the highest of the *values*, and the median to compare it with."""
     return Target(values.max(), "highest"), Target(values.median(), "median")
 
 
-def _used(*chosen: Matcher) -> Expr:
+def _used(*chosen: promql.Matcher) -> promql.Expr:
     return _accelerators((*PROCESS, *chosen), (*HOST, *chosen))
 
 
-def _accelerators(process: tuple[Matcher, ...], host: tuple[Matcher, ...]) -> Expr:
-    chips = gauge(catalog.ACCELERATOR_INFO, *host, _TPU)
+def _accelerators(
+    process: tuple[promql.Matcher, ...], host: tuple[promql.Matcher, ...]
+) -> promql.Expr:
+    chips = promql.gauge(catalog.ACCELERATOR_INFO, *host, _TPU)
     return OWNERS(*process).over_range("last").or_(chips.over_range("last"))
 
 
-def _hosts() -> Expr:
-    success = gauge(catalog.COLLECTOR_SUCCESS, *HOST).over_range("last")
+def _hosts() -> promql.Expr:
+    success = promql.gauge(catalog.COLLECTOR_SUCCESS, *HOST).over_range("last")
     return success.or_(READERS(GPUS[0]).over_range("last"))
 
 
-def _listed(some: Expr, every: Expr, label: str) -> Expr:
+def _listed(some: promql.Expr, every: promql.Expr, label: str) -> promql.Expr:
     """Return the values of *label*, or a pattern if they are those of *every*."""
     found, number = some.max(label), every.max(label).count()
     listed = found.provided((found.count() < _MOST_OFFERED).differing(number))
@@ -304,7 +295,7 @@ VARIABLES = (
         title="Function",
         label="function",
         values='[^"]+',
-        expr=counter(catalog.JIT_CACHE_MISSES, *PROCESS)
+        expr=promql.counter(catalog.JIT_CACHE_MISSES, *PROCESS)
         .latest("$__range")
         .sum("function")
         .topk(FUNCTIONS),
@@ -335,7 +326,9 @@ VARIABLES = (
         label="instance",
         values='[^"]+',
         expr=_listed(
-            _hosts(), gauge(catalog.COLLECTOR_SUCCESS).over_range("last"), "instance"
+            _hosts(),
+            promql.gauge(catalog.COLLECTOR_SUCCESS).over_range("last"),
+            "instance",
         ),
         text="The selected sidecars, and those that read the chosen GPUs.",
         hidden=True,

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.errors import ConfigFileError, JaxmonError, raised
 from jaxmon.host.files.bounded import read_text
 from jaxmon.host.formats import json_text
 from jaxmon.version import version
@@ -246,11 +246,8 @@ def is_uid(text: str) -> bool:
 
 def parse(text: str, source: str) -> Board:
     """Return the dashboard in *text*, or raise a `ContentError` that names *source*."""
-    try:
+    with raised(ContentError, source, ValueError):
         body = json_text.parse(text)
-    except ValueError as error:
-        msg = f"{source}: {error}"
-        raise ContentError(msg) from error
     if not isinstance(body, dict):
         msg = f"{source}: not a dashboard: a JSON object is needed"
         raise ContentError(msg)
@@ -273,11 +270,8 @@ def load(paths: Iterable[Path]) -> list[Board]:
     ]
     texts = {}
     for file in files:
-        try:
+        with raised(ContentError, file, ConfigFileError):
             text = read_text(file, most=_MAX_BYTES, pipe=True)
-        except ConfigFileError as error:
-            msg = f"{file}: {error}"
-            raise ContentError(msg) from error
         texts[str(file)] = text
     return parse_all(texts)
 

@@ -13,21 +13,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.cli.gameday.scene import BOLD, QUIET, WARNING, Line, clock, view
 from jaxmon.cli.main import require
-from jaxmon.cli.options import (
-    AS_JSON,
-    BASE_URL,
-    DIRECTORY,
-    NEW_FILE,
-    Number,
-    Whole,
-    argument,
-    flag,
-    option,
-    subcommand,
-)
 from jaxmon.errors import CommandError
 from jaxmon.facts.record import encoded
 from jaxmon.host.files import whole as scratch
@@ -234,20 +222,22 @@ _TICK_SECONDS = 0.5
 _SILENCE_SECONDS = 60.0
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    names: Sequence[str] = argument(nargs=-1, metavar="[SCENARIO]..."),
-    every: bool = flag("--all"),
-    listed: bool = flag("--list"),
-    as_json: bool = AS_JSON,
-    parallel: int | None = option(Whole(1, 64)),
-    against: str | None = option(BASE_URL),
-    targets: Path | None = option(NEW_FILE),
-    host: str = option(str, default=programs.HOST, metavar="ADDRESS"),
-    time_scale: float = option(Number(min=1, max=stack.SCALE), default=1.0),
-    library: Path | None = option(
-        DIRECTORY, "--driver", envvar="JAXMON_GAMEDAY_DRIVER"
+    names: Sequence[str] = options.argument(nargs=-1, metavar="[SCENARIO]..."),
+    every: bool = options.flag("--all"),
+    listed: bool = options.flag("--list"),
+    as_json: bool = options.AS_JSON,
+    parallel: int | None = options.option(options.Whole(1, 64)),
+    against: str | None = options.option(options.BASE_URL),
+    targets: Path | None = options.option(options.NEW_FILE),
+    host: str = options.option(str, default=programs.HOST, metavar="ADDRESS"),
+    time_scale: float = options.option(
+        options.Number(min=1, max=stack.SCALE), default=1.0
+    ),
+    library: Path | None = options.option(
+        options.DIRECTORY, "--driver", envvar="JAXMON_GAMEDAY_DRIVER"
     ),
 ) -> None:
     """

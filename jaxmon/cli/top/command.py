@@ -8,14 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxmon.cli.options import (
-    BASE_URL,
-    JUDGED_RUN_DIR,
-    Number,
-    chosen,
-    option,
-    subcommand,
-)
+from jaxmon.cli import options
 from jaxmon.cli.servers import ACCESS, Access
 
 
@@ -28,12 +21,12 @@ _SECONDS = 1.0
 _LEAST_COLUMNS = 24
 
 
-@subcommand()
+@options.subcommand()
 def command(
     *,
-    url: str | None = option(BASE_URL),
-    every: float = option(Number(0.5, 3600), default=2.0),
-    run_dir: Path | None = JUDGED_RUN_DIR,
+    url: str | None = options.option(options.BASE_URL),
+    every: float = options.option(options.Number(0.5, 3600), default=2.0),
+    run_dir: Path | None = options.JUDGED_RUN_DIR,
     access: Access = ACCESS,
 ) -> None:
     """
@@ -65,7 +58,7 @@ def command(
         source = Sockets(run_dir)
     terminal = Terminal()
     reader = Reader(
-        HostReader(source, chosen()),
+        HostReader(source, options.chosen()),
         terminal.wake,
         every=every,
         hints=partial(hints, run_dir) if run_dir and not url else tuple,

@@ -14,7 +14,6 @@ import termios
 import tty
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from jaxmon.cli import output
@@ -110,20 +109,13 @@ class Terminal:
         self._size = (0, 0)
 
     def __enter__(self) -> Self:
-        for number, handler in (
-            (signal.SIGWINCH, lambda *_: self.wake()),
-            (signal.SIGTSTP, self._suspended),
-        ):
-            self._handlers[number] = signal.signal(number, handler)
+        resized, stopped = signal.SIGWINCH, signal.SIGTSTP
+        self._handlers[resized] = signal.signal(resized, lambda *_: self.wake())
+        self._handlers[stopped] = signal.signal(stopped, self._suspended)
         self._begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._end()

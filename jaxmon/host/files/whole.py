@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.errors import ConfigFileError, JaxmonError, raised
 from jaxmon.host.files.bounded import kind, read
 
 
@@ -155,11 +155,8 @@ def _read(path: Path) -> bytes | None:
     """Return the file *path*, `None` without one; `JaxmonError` if it is no file."""
     if not path.exists():
         return None
-    try:
+    with raised(JaxmonError, path, ConfigFileError):
         return read(path, most=_MOST_BYTES)
-    except ConfigFileError as error:
-        msg = f"{path}: {error}"
-        raise JaxmonError(msg) from error
 
 
 def _diff(path: str, found: bytes, text: str) -> str:

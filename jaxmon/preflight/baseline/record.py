@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon.errors import BaselineError, ConfigFileError
+from jaxmon.errors import BaselineError, ConfigFileError, raised
 from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
@@ -306,11 +306,8 @@ def check_writable(path: Path) -> None:
 
 def read(path: Path) -> Baseline:
     """Return the record in *path*. Raises `BaselineError`: it is damaged, or newer."""
-    try:
+    with raised(BaselineError, path, ConfigFileError):
         data = bounded_file.read(path, most=_MOST_BYTES, pipe=True)
-    except ConfigFileError as error:
-        msg = f"{path}: {error}"
-        raise BaselineError(msg) from error
     try:
         document = require_object("the file", json_text.parse(data))
         json_text.require_schema(document, SCHEMA)

@@ -10,21 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.errors import WireError
 from jaxmon.host import sources
 from jaxmon.preflight.profile import origins as paths
+from jaxmon.preflight.profile import xspace
 from jaxmon.preflight.profile.origins import (
     NOWHERE,
     CodePlace,
     Origin,
     Origins,
     place_in,
-)
-from jaxmon.preflight.profile.xspace import (
-    Frame,
-    HloProgram,
-    Plane,
-    Space,
-    Stated,
-    TraceEvent,
-    TraceLine,
 )
 
 
@@ -84,14 +76,14 @@ class Profile:
         )
 
 
-def read(space: Space, *, seconds: float | None = None) -> Profile:
+def read(space: xspace.Space, *, seconds: float | None = None) -> Profile:
     """
     Return the operations of the trace *space*, as long as *seconds*: what it says is
     too much if copying large programs took long. Malformed programs are ignored.
     """
     spent = defaultdict[tuple[int | None, str, str], float](float)
     counts = defaultdict[tuple[int | None, str, str], int](int)
-    stated: dict[tuple[int | None, str, str], Stated] = {}
+    stated: dict[tuple[int | None, str, str], xspace.Stated] = {}
     busy = []
     for plane in _devices(space.planes):
         spans: list[tuple[int, int]] = []
@@ -133,7 +125,7 @@ def read(space: Space, *, seconds: float | None = None) -> Profile:
 class _Programs:
     """The programs of a trace, each read when an operation of it is looked up."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: xspace.Space) -> None:
         self._protos = space.programs
         self._read: dict[int, tuple[str, Origins] | None] = {}
 
@@ -146,7 +138,9 @@ class _Programs:
         program = None if module else self._program(number)
         return module if program is None else program[0]
 
-    def origin(self, number: int | None, name: str, stated: Stated | None) -> Origin:
+    def origin(
+        self, number: int | None, name: str, stated: xspace.Stated | None
+    ) -> Origin:
         """Return where the operation *name* of the program *number* comes from."""
         origin, program = NOWHERE, self._program(number)
         if program is not None:
@@ -163,14 +157,14 @@ class _Programs:
             return None
         if number not in self._read:
             try:
-                program = HloProgram(self._protos[number])
+                program = xspace.HloProgram(self._protos[number])
                 self._read[number] = program.name, Origins(program)
             except WireError:
                 self._read[number] = None
         return self._read[number]
 
 
-def _devices(planes: Iterable[Plane]) -> list[Plane]:
+def _devices(planes: Iterable[xspace.Plane]) -> list[xspace.Plane]:
     """Return the planes of devices, or of the host if none of them has operations."""
     devices = [plane for plane in planes if plane.name.startswith(_DEVICE)]
     if any(_own_time(line) for plane in devices for line in _with_operations(plane)):
@@ -178,13 +172,13 @@ def _devices(planes: Iterable[Plane]) -> list[Plane]:
     return [plane for plane in planes if not plane.name.startswith(_DEVICE)]
 
 
-def _with_operations(plane: Plane) -> tuple[TraceLine, ...]:
+def _with_operations(plane: xspace.Plane) -> tuple[xspace.TraceLine, ...]:
     """Return lines with each operation once: a TPU repeats them by step and scope."""
     named = tuple(line for line in plane.lines if line.name == _OPS_LINE)
     return named or plane.lines
 
 
-def _own_time(line: TraceLine) -> list[tuple[TraceEvent, int]]:
+def _own_time(line: xspace.TraceLine) -> list[tuple[xspace.TraceEvent, int]]:
     """Return each operation with its duration less that of operations inside it."""
     everything = line.name == _OPS_LINE
     events = [event for event in line.events if everything or event.op is not None]
@@ -199,7 +193,7 @@ def _own_time(line: TraceLine) -> list[tuple[TraceEvent, int]]:
     return list(zip(events, left, strict=True))
 
 
-def _end(event: TraceEvent) -> int:
+def _end(event: xspace.TraceEvent) -> int:
     return event.start + event.duration
 
 
@@ -211,7 +205,7 @@ def _union(spans: Iterable[tuple[int, int]]) -> int:
     return covered
 
 
-def _frames(stated: Stated) -> list[Frame]:
+def _frames(stated: xspace.Stated) -> list[xspace.Frame]:
     frames = list(_parsed(stated.stack.splitlines()))
     innermost = list(_parsed([stated.source]))
     # The innermost frame is stated for itself, and seen at either end of the stack.
@@ -220,12 +214,12 @@ def _frames(stated: Stated) -> list[Frame]:
     return frames or innermost
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Frame]:
+def _parsed(lines: Iterable[str]) -> Iterator[xspace.Frame]:
     for line in lines:
         parts = line.strip().split(":")
         numbers = [part for part in parts[1:] if part.isdecimal()]
         if parts[0] and numbers:
-            yield Frame(parts[0], int(numbers[0]), "")
+            yield xspace.Frame(parts[0], int(numbers[0]), "")
 
 
 By: TypeAlias = Literal["line", "function", "scope", "op"]

@@ -26,7 +26,7 @@ from jaxmon_dashboards.boards.model import (
 _NONE = "No accelerators"
 
 
-@row(37, "Accelerators at a glance", lines=(8, 2))
+@row(37, "Accelerators at a glance", lines=(8, 2), no_value="-")
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all accelerators, and one line for each service."""
     up = q.accelerator(catalog.ACCELERATOR_UP)
@@ -44,42 +44,35 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Accelerators that do not respond to their driver. Work on them fails or "
         "hangs; see Accelerators up for which.",
         thresholds=q.above(1),
-        no_value="-",
     )
     yield stat(3703, "Mean load")(
         busy.avg(),
         text="Fraction of time that a kernel was running, over all accelerators. Low: "
         "paid for, and idle.",
-        no_value="-",
     )
     yield stat(3704, "Idle now")(
         busy.below(slos.limits.accelerator_idle).sum(),
         text="Accelerators that are hardly used at the moment. Sort Load by "
         "accelerator for which.",
-        no_value="-",
     )
     yield stat(3705, "Memory in use")(
         promql.ratio(used.sum(), size.sum()),
         text="Memory in use of all accelerators, JAX's preallocation included.",
-        no_value="-",
     )
     yield stat(3706, "Power drawn")(
         q.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
         text="Power of all accelerators that report it; TPUs do not.",
-        no_value="-",
     )
     yield stat(3707, "Hottest sensor")(
         q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(),
         text="Hottest sensor of any accelerator; see Temperature margin for how far "
         "each is from throttling.",
-        no_value="-",
     )
     yield stat(3708, "Price per hour")(
         q.accelerator(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
         .sum()
         .of_unit("dollars"),
         text="Price of all accelerators, from the sidecars' price tables.",
-        no_value="-",
     )
     devices = gauge(catalog.DEVICE_INFO, ne("uuid", ""), *q.PROCESS)
     model = q.accelerator(catalog.ACCELERATOR_INFO)
@@ -94,19 +87,23 @@ def glance(slos: Slos) -> Iterator[Panel]:
         cell_links=(q.opening("job", "Show only this service", "accelerators"),),
         width=16,
         sort="Used",
-        no_value="-",
     )
     yield table(3710, "Models and drivers")(
         Target(model.count("vendor", "model", "driver"), "Number"),
         text="Different drivers of one model may run different kernels: upgrade them "
         "together.",
         labels=("vendor", "model", "driver"),
-        no_value="-",
         sort="Number",
     )
 
 
-@row(38, "By service, and the worst; empty without any", lines=(2, 3), collapsed=True)
+@row(
+    38,
+    "By service, and the worst; empty without any",
+    lines=(2, 3),
+    collapsed=True,
+    no_value="Not available",
+)
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
     device = "{{instance}} {{uuid}}"
@@ -132,19 +129,16 @@ def worst() -> Iterator[Panel]:
         "or a neighbour; the service loses speed.",
         thresholds=q.below(5),
         alerts=("JaxmonGpuThrottled",),
-        no_value="Not available",
     )
     yield timeseries(3806, "Tensor cores in use")(
         Target(q.accelerator(catalog.GPU_TENSOR_ACTIVE_RATIO).least(10), device),
         text="Fraction of time that tensor cores were busy, of the 10 lowest. Low with "
         "high utilization: small products, or no matrix products at all.",
-        no_value="Not available",
     )
     yield timeseries(3805, "Memory bandwidth of accelerators")(
         *(Target(values.worst(10), device) for values in (gpus, chips)),
         text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
         "the program is memory-bound.",
-        no_value="Not available",
     )
 
 
@@ -291,9 +285,16 @@ def debug() -> Iterator[Panel]:
 _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
-@row(26, "NVIDIA GPUs; empty without any", lines=(3, 2, 1, 1, 2), collapsed=True)
+@row(
+    26,
+    "NVIDIA GPUs; empty without any",
+    lines=(3, 2, 1, 1, 2),
+    collapsed=True,
+    no_value="Not available",
+)
 def gpus() -> Iterator[Panel]:
     """Return error, link and activity panels."""
+    gpu = "{{instance}} {{uuid}}"
     throttled = counter(catalog.GPU_THROTTLE_SECONDS, *q.GPUS).rate()
     lanes = _state(catalog.GPU_PCIE_LINK_WIDTH, _CURRENT).bottomk(_EACH)
     xids = hosts.XIDS(*q.GPUS).over_range("max").max(*_BY, "xid")
@@ -304,38 +305,18 @@ def gpus() -> Iterator[Panel]:
         throttled.max("reason"),
         text="Fraction of time throttled, by reason, of the GPU with most; reasons "
         "overlap. Power is normal under load, temperature is not.",
-        no_value="Not available",
         alerts=("JaxmonGpuThrottled",),
     )
     yield timeseries(1809, "NVLink traffic")(
-        *_traffic(
-            sent=(
-                catalog.GPU_NVLINK_TRANSMIT_BYTES,
-                catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
-            ),
-            received=(
-                catalog.GPU_NVLINK_RECEIVE_BYTES,
-                catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
-            ),
-        ),
+        *_traffic(catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES),
         text="Traffic over all NVLinks of the accelerator with most. Far below what "
         "the same program had: its GPUs wait for one of them, or for the host.",
         no_value="No NVLink",
     )
     yield timeseries(1810, "PCIe traffic")(
-        *_traffic(
-            sent=(
-                catalog.GPU_PCIE_TRANSMIT_BYTES,
-                catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
-            ),
-            received=(
-                catalog.GPU_PCIE_RECEIVE_BYTES,
-                catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
-            ),
-        ),
+        *_traffic(catalog.GPU_PCIE_TRANSMIT_BYTES, catalog.GPU_PCIE_RECEIVE_BYTES),
         text="Traffic between accelerator and host, of the one with most. High "
         "traffic during steps: arrays are being moved back and forth.",
-        no_value="Not available",
     )
     yield table(1806, "Xid errors by GPU")(
         Target(xids.topk(50), "Errors"),
@@ -348,16 +329,9 @@ def gpus() -> Iterator[Panel]:
         alerts=("JaxmonGpuFault",),
     )
     yield timeseries(1819, "Link errors")(
-        *(
-            Target(
-                errors(*q.GPUS).worst(q.FEW), f"{{{{instance}}}} {{{{uuid}}}} {name}"
-            )
-            for errors, name in (
-                (hosts.NVLINK_ERRORS, "NVLink {{type}}"),
-                (hosts.PCIE_ERRORS, "PCIe {{type}}"),
-                (hosts.PCIE_REPLAYS, "PCIe replays"),
-            )
-        ),
+        Target(hosts.NVLINK_ERRORS(*q.GPUS).worst(q.FEW), f"{gpu} NVLink {{{{type}}}}"),
+        Target(hosts.PCIE_ERRORS(*q.GPUS).worst(q.FEW), f"{gpu} PCIe {{{{type}}}}"),
+        Target(hosts.PCIE_REPLAYS(*q.GPUS).worst(q.FEW), f"{gpu} PCIe replays"),
         text="NVLink and PCIe errors and recoveries, within five minutes. Recoveries "
         "cost time; a link with many is about to fail, or is loose.",
         no_value="None",
@@ -381,18 +355,13 @@ def gpus() -> Iterator[Panel]:
         "fastest), with the fewest PCIe lanes, which should never change, and in the "
         "highest fabric states; - for others.",
         height=6,
-        no_value="Not available",
         sort="Recovery",
         alerts=("JaxmonGpuFault",),
     )
     yield timeseries(1817, "SM clock")(
-        Target(
-            q.accelerator(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW),
-            "{{instance}} {{uuid}}",
-        ),
+        Target(q.accelerator(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW), gpu),
         text="The 20 lowest. Lower than its peers under load: throttled, see "
         "Throttling by reason.",
-        no_value="Not available",
     )
     yield timeseries(1820, "MIG memory in use")(
         Target(mig.max(), "highest"),
@@ -407,12 +376,11 @@ def _memory_errors() -> tuple[Target, ...]:
     uncorrected = errors.increase("$__range").sum(*_BY)
     return (
         Target((uncorrected > 0).topk(_LISTED), "Uncorrected"),
-        *(
-            Target((_state(metric) > 0).topk(_LISTED), title)
-            for metric, title in (
-                (catalog.GPU_ROW_REMAP_PENDING, "Reset pending"),
-                (catalog.GPU_ROW_REMAP_FAILURE, "Remap failed"),
-            )
+        Target(
+            (_state(catalog.GPU_ROW_REMAP_PENDING) > 0).topk(_LISTED), "Reset pending"
+        ),
+        Target(
+            (_state(catalog.GPU_ROW_REMAP_FAILURE) > 0).topk(_LISTED), "Remap failed"
         ),
     )
 
@@ -421,10 +389,9 @@ def _state(metric: Metric, *matchers: Matcher) -> Expr:
     return q.accelerator(metric, *matchers).max(*_BY)
 
 
-def _traffic(
-    *, sent: tuple[Metric, Metric], received: tuple[Metric, Metric]
-) -> Iterator[Target]:
+def _traffic(sent: Metric, received: Metric) -> Iterator[Target]:
     """Yield both directions of a link: by its counter, or the driver's rate."""
-    for (total, rate), direction in ((sent, "sent"), (received, "received")):
+    for total, direction in ((sent, "sent"), (received, "received")):
+        rate = catalog.BY_NAME[f"{total.name.removesuffix('_total')}_per_second"]
         told = q.accelerator(rate).of_unit("bytes per second")
         yield Target(counter(total, *q.GPUS).rate().or_(told).max(), direction)

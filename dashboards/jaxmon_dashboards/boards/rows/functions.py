@@ -23,14 +23,11 @@ from jaxmon_dashboards.boards.model import (
 @row(11, "Functions", lines=(1, 2))
 def functions(slos: Slos) -> Iterator[Panel]:
     """Return a table of functions, then calls and misses over time."""
-    calls, misses = (
-        counter(metric, *q.FUNCTION).rate().sum("function")
-        for metric in (catalog.JIT_CALLS, catalog.JIT_CACHE_MISSES)
-    )
-    recompiles, seconds, errors = (
-        counted.within(RANGE, *q.FUNCTION).sum("function")
-        for counted in (events.RECOMPILES, events.COMPILE_SECONDS, events.ERRORS)
-    )
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
+    misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
+    recompiles = events.RECOMPILES.within(RANGE, *q.FUNCTION).sum("function")
+    seconds = events.COMPILE_SECONDS.within(RANGE, *q.FUNCTION).sum("function")
+    errors = events.ERRORS.within(RANGE, *q.FUNCTION).sum("function")
     yield table(1101, "Functions")(
         Target(calls, "Calls"),
         Target(misses, "Misses"),
@@ -145,10 +142,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 @row(13, "Compiles", lines=(4, 4))
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
-    listed, recompiles = (
-        events.RECOMPILES.within(window, *q.FUNCTION)
-        for window in (RANGE, RATE_INTERVAL)
-    )
+    listed = events.RECOMPILES.within(RANGE, *q.FUNCTION)
+    recompiles = events.RECOMPILES.within(RATE_INTERVAL, *q.FUNCTION)
     yield table(1301, "Recompiles by function and cause")(
         Target(listed.sum("function", "cause").topk(50), "Number"),
         text="Recompiles in the selected time range. The runbook says what to do about "
@@ -213,10 +208,8 @@ def debug(slos: Slos) -> Iterator[Panel]:
 def programs() -> Iterator[Panel]:
     """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
-    written, failed = (
-        counted.within(RATE_INTERVAL, *q.PROCESS)
-        for counted in (events.CACHE_WRITES, events.CACHE_ERRORS)
-    )
+    written = events.CACHE_WRITES.within(RATE_INTERVAL, *q.PROCESS)
+    failed = events.CACHE_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function")
@@ -274,9 +267,8 @@ def failures() -> Iterator[Panel]:
 @row(17, "Errors", lines=(3,))
 def errors() -> Iterator[Panel]:
     """Return which function fails how."""
-    listed, now = (
-        events.ERRORS.within(window, *q.FUNCTION) for window in (RANGE, RATE_INTERVAL)
-    )
+    listed = events.ERRORS.within(RANGE, *q.FUNCTION)
+    now = events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION)
     yield table(1701, "JAX errors by function and kind")(
         Target(listed.sum("function", "kind").topk(50), "Errors"),
         text="Exceptions in the selected time range. The process log has their "
@@ -298,7 +290,7 @@ def errors() -> Iterator[Panel]:
     )
 
 
-@row(22, "Determinism", lines=(4, 1), collapsed=True)
+@row(22, "Determinism", lines=(4, 1), collapsed=True, no_value="No check")
 def checks() -> Iterator[Panel]:
     """Return checks and their outcomes."""
     by = ("function", "outcome")
@@ -312,20 +304,17 @@ def checks() -> Iterator[Panel]:
         "were bit-identical. Checks are run by the program, or on sampled calls with "
         "`shadow_interval`.",
         width=8,
-        no_value="No check",
     )
     yield table(2202, "Determinism checks")(
         Target(checks.sum(*by).topk(50), "Checks"),
         text="Checks since each process started, by outcome.",
         width=8,
         alerts=("JaxmonCheckFailed",),
-        no_value="No check",
     )
     yield table(2203, "Gradient checks")(
         Target(gradients.sum(*by).topk(50), "Checks"),
         text="Gradients compared with finite differences, by outcome.",
         alerts=("JaxmonCheckFailed",),
-        no_value="No check",
     )
     yield table(2204, "PRNG key reuse")(
         Target((reuse.sum("function") > 0).topk(50), "Uses"),

@@ -28,9 +28,6 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 @row(9, "Monitoring health", lines=(3, 2), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
-    died, crashed = (
-        overview(q.JOB).worst(q.FEW) for overview in (hosts.DIED, hosts.CRASHES)
-    )
     yield states(801, "Targets that were down")(
         *q.down(),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
@@ -60,8 +57,8 @@ def oncall() -> Iterator[Panel]:
         no_value="None",
     )
     yield timeseries(807, "Processes that crashed")(
-        crashed,
-        Target(died, "not replaced"),
+        hosts.CRASHES(q.JOB).worst(q.FEW),
+        Target(hosts.DIED(q.JOB).worst(q.FEW), "not replaced"),
         text="Processes that ended without finishing, within five minutes, and whether "
         "another has taken their place since.",
         alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),

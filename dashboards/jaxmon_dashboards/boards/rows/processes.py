@@ -76,17 +76,15 @@ def glance(slos: Slos) -> Iterator[Panel]:
 def down(slos: Slos) -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*q.BY_HOST)
-    load, left = (
-        (q.host(part) / q.host(whole)).max(*q.BY_HOST)
-        for part, whole in (
-            (catalog.HOST_LOAD_1M, catalog.HOST_CPUS),
-            (catalog.HOST_MEMORY_AVAILABLE_BYTES, catalog.HOST_MEMORY_SIZE_BYTES),
-        )
-    )
+    load = q.host(catalog.HOST_LOAD_1M) / q.host(catalog.HOST_CPUS)
+    left = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES)
+    left = (left / q.host(catalog.HOST_MEMORY_SIZE_BYTES)).max(*q.BY_HOST)
     stalled = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     low = q.below(slos.limits.host_memory_left)
     yield table(4101, "Busiest hosts")(
-        Target(load.of_unit("").topk(_ROWS), "Load per CPU", q.above(1, 2)),
+        Target(
+            load.max(*q.BY_HOST).of_unit("").topk(_ROWS), "Load per CPU", q.above(1, 2)
+        ),
         Target(left.bottomk(_ROWS), "Memory available", low),
         Target(stalled.max(*q.BY_HOST).topk(_ROWS), "Stalled"),
         Target(agents.topk(_ROWS), "Processes"),
@@ -103,15 +101,10 @@ def down(slos: Slos) -> Iterator[Panel]:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS)
     functions = services.PROGRAMS(*q.PROCESS)
     yield table(4102, "Largest processes")(
-        *(
-            Target(values.max(*q.BY_PROCESS).topk(_ROWS), title)
-            for values, title in (
-                (resident, "Memory"),
-                (cpu, "CPU"),
-                (oldest > 0, "Compiling for"),
-                (functions, "Functions"),
-            )
-        ),
+        Target(resident.max(*q.BY_PROCESS).topk(_ROWS), "Memory"),
+        Target(cpu.max(*q.BY_PROCESS).topk(_ROWS), "CPU"),
+        Target((oldest > 0).max(*q.BY_PROCESS).topk(_ROWS), "Compiling for"),
+        Target(functions.max(*q.BY_PROCESS).topk(_ROWS), "Functions"),
         text=f"The {_ROWS} processes with most host memory, CPU, time in a compile, "
         "and functions, sidecars included; - for others. One that is larger than its "
         "peers may leak; 100 % of CPU is one core.",
@@ -234,6 +227,8 @@ def machines() -> Iterator[Panel]:
         catalog.HOST_DISK_SIZE_BYTES
     )
     memory = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES)
+    sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES)
+    received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES)
     yield timeseries(1906, "Host CPU by mode")(
         q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode"),
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
@@ -254,13 +249,8 @@ def machines() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(1913, "Host network")(
-        *(
-            Target(q.host_rate(metric).sum(*q.BY_HOST).max(), direction)
-            for metric, direction in (
-                (catalog.HOST_NETWORK_TRANSMIT_BYTES, "sent"),
-                (catalog.HOST_NETWORK_RECEIVE_BYTES, "received"),
-            )
-        ),
+        Target(sent.sum(*q.BY_HOST).max(), "sent"),
+        Target(received.sum(*q.BY_HOST).max(), "received"),
         text="Traffic of all physical network interfaces of the host with most: input "
         "data, checkpoints and cross-host collectives.",
         no_value="Not available",
@@ -334,31 +324,24 @@ def device_memory() -> Iterator[Panel]:
 @row(21, "Transfers and syncs", lines=(3,), collapsed=True)
 def transfers() -> Iterator[Panel]:
     """Return transfer and sync panels."""
-    moved, moved_bytes, blocked = (
-        counter(metric, *q.PROCESS).rate().max("direction")
-        for metric in (
-            catalog.HOST_TRANSFERS,
-            catalog.HOST_TRANSFER_BYTES,
-            catalog.HOST_TRANSFER_SECONDS,
-        )
-    )
-    waits, waited = (
-        Target(counter(metric, *q.PROCESS).rate().max(), "waits")
-        for metric in (catalog.HOST_SYNCS, catalog.HOST_SYNC_SECONDS)
-    )
+    moved = counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate()
+    size = counter(catalog.HOST_TRANSFER_BYTES, *q.PROCESS).rate()
+    blocked = counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate()
+    waits = counter(catalog.HOST_SYNCS, *q.PROCESS).rate()
+    waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate()
     yield timeseries(2101, "Transfers")(
-        *(moved, waits),
+        *(moved.max("direction"), Target(waits.max(), "waits")),
         text="Transfers and syncs per second, of the process with most. As many as "
         "steps: a line of the training loop reads a value each time, and the device "
         "idles meanwhile; `jaxmon explain` names the line.",
     )
     yield timeseries(2102, "Bytes transferred")(
-        moved_bytes,
+        size.max("direction"),
         text="Bytes transferred per second, of the process with most. NumPy arguments "
         "of cached calls are not included.",
     )
     yield timeseries(2103, "Time blocked on transfers")(
-        *(blocked, waited),
+        *(blocked.max("direction"), Target(waited.max(), "waits")),
         text="Fraction of one thread's time blocked on transfers and syncs, in the "
         "worst process, including waiting for results; can exceed 1 with several "
         "threads.",

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.promql import (
-    RATE_INTERVAL,
-    Expr,
-    Matcher,
-    counter,
-    eq,
-    events,
-    gauge,
-    histogram,
-    ne,
-)
+from jaxmon import catalog, promql
 from jaxmon.symptoms.recorded import replica_mean
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
@@ -109,18 +98,17 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(53, "Serverless", lines=(2,), collapsed=True)
+@row(53, "Serverless", lines=(2,), collapsed=True, no_value="No invocations")
 def serverless() -> Iterator[Panel]:
     """Return how instances of serverless functions start."""
-    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS)
-    latest = started.bucket.latest(RATE_INTERVAL)
+    started = promql.histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS)
+    latest = started.bucket.latest(promql.RATE_INTERVAL)
     yield timeseries(210, "Invocations by instance start")(
-        counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start"),
+        promql.counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start"),
         text="Invocations of serverless functions per second; cold: the first of their "
         "process. Many cold ones: instances end too early, or the load varies. A cold "
         "request, in Requests, waited for a compile.",
         stacked="normal",
-        no_value="No invocations",
     )
     yield timeseries(211, "Instance start, p50 and p95")(
         *(
@@ -130,7 +118,6 @@ def serverless() -> Iterator[Panel]:
         text="Time from the start of a process to its first invocation: imports and "
         "loading, before any compile; of the processes that run. A smaller image or "
         "more warm instances shorten it.",
-        no_value="No invocations",
     )
 
 
@@ -138,9 +125,11 @@ def serverless() -> Iterator[Panel]:
 def tenants(slos: Slos) -> Iterator[Panel]:
     """Return one line for each tenant."""
     by = ("job", "tenant")
-    failed = counter(catalog.TENANT_REQUESTS, eq("outcome", "error"), *q.PROCESS)
-    served = counter(catalog.TENANT_REQUESTS, *q.PROCESS)
-    p95 = histogram(catalog.TENANT_REQUEST_SECONDS, *q.HOST).quantile(0.95, *by)
+    failed = promql.counter(
+        catalog.TENANT_REQUESTS, promql.eq("outcome", "error"), *q.PROCESS
+    )
+    served = promql.counter(catalog.TENANT_REQUESTS, *q.PROCESS)
+    p95 = promql.histogram(catalog.TENANT_REQUEST_SECONDS, *q.HOST).quantile(0.95, *by)
     yield table(212, "Requests by tenant")(
         Target(served.rate().sum(*by).topk(q.FEW), "Requests"),
         Target(failed.rate().sum(*by).topk(q.FEW), "Errors", q.above(1e-9)),
@@ -155,7 +144,7 @@ def tenants(slos: Slos) -> Iterator[Panel]:
 @row(14, "Requests", lines=(2,))
 def debug() -> Iterator[Panel]:
     """Return how latency is distributed, and which routes are slow."""
-    seconds = histogram(catalog.REQUEST_SECONDS, *q.PROCESS)
+    seconds = promql.histogram(catalog.REQUEST_SECONDS, *q.PROCESS)
     yield heatmap(1401, "Warm requests by latency")(
         q.request_seconds("warm").buckets(),
         text="Latency distribution of warm requests. Two bands: two kinds of requests, "
@@ -173,8 +162,8 @@ def debug() -> Iterator[Panel]:
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each of their routes."""
     current = services.oncall(slos)
-    in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
-    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
+    in_progress = promql.gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
+    oldest = promql.gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
     hang = q.above(slos.limits.hang_after)
     yield current.panel("Requests now")
     yield current.panel("Request errors")
@@ -192,7 +181,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
     yield current.panel("Oldest request")
     yield stat(3305, "Queued")(
-        gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
+        promql.gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
         text="Items waiting in the queues of all processes.",
     )
     yield stat(3306, "Replicas")(
@@ -200,7 +189,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Processes that have served a request.",
         no_value="None",
     )
-    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
+    oldest = promql.gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = overviews.BATCH_FILL(q.JOB).max(*_BY)
     p50, p95, p99 = (q.latency_of(part, *_BY) for part in (0.5, 0.95, 0.99))
     yield table(3307, "Routes")(
@@ -219,7 +208,8 @@ def glance(slos: Slos) -> Iterator[Panel]:
             q.budget(slos, "cold-start"),
         ),
         Target(
-            gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
+            promql.gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY),
+            "In progress",
         ),
         Target(oldest, "Oldest", hang),
         Target(q.defined(fill), "Batch fill"),
@@ -235,7 +225,9 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(34, "Compile stalls", lines=(4,))
 def stalls(slos: Slos) -> Iterator[Panel]:
     """Return what compiles cost those who wait for them."""
-    waited = events.REQUEST_SECONDS.within(RATE_INTERVAL, ne("start", "warm"), q.JOB)
+    waited = promql.events.REQUEST_SECONDS.within(
+        promql.RATE_INTERVAL, promql.ne("start", "warm"), q.JOB
+    )
     current = functions.oncall(slos)
     yield timeseries(3401, "Time of requests that waited for a compile")(
         waited.sum("start"),
@@ -253,11 +245,9 @@ def stalls(slos: Slos) -> Iterator[Panel]:
 @row(36, "Replicas", lines=(2, 2))
 def replicas(slos: Slos) -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
-    served, failed = (
-        _counted(*matchers).sum(*q.BY_PROCESS)
-        for matchers in ((), (eq("outcome", "error"),))
-    )
-    running = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
+    served = _counted().sum(*q.BY_PROCESS)
+    failed = _counted(promql.eq("outcome", "error")).sum(*q.BY_PROCESS)
+    running = promql.gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     yield timeseries(3601, "Load of the busiest replicas")(
         *q.among_processes(served),
         text="Requests per second of the busiest replica and of the median one. Far "
@@ -286,5 +276,5 @@ def replicas(slos: Slos) -> Iterator[Panel]:
     )
 
 
-def _counted(*matchers: Matcher) -> Expr:
-    return counter(catalog.REQUESTS, *matchers, *q.PROCESS).rate()
+def _counted(*matchers: promql.Matcher) -> promql.Expr:
+    return promql.counter(catalog.REQUESTS, *matchers, *q.PROCESS).rate()

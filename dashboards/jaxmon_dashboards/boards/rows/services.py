@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.promql import (
-    Expr,
-    eq,
-    number,
-    re,
-    recorded,
-    recorded_over,
-    time,
-    up,
-)
+from jaxmon import promql
 from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
@@ -44,14 +35,14 @@ _SEVERITIES = (
     Mapping("ticket", "ticket", "orange"),
     Mapping("info", "info", "blue"),
 )
-_WORTH = re("severity", "page|ticket")
+_WORTH = promql.re("severity", "page|ticket")
 _NO_RULES = "No rules loaded"
 
 
 @row(1, "Now", lines=(8, 2))
 def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return how many users suffer, and what fires since when."""
-    loaded = hosts.firing(eq("alertname", "JaxmonWatchdog"))
+    loaded = hosts.firing(promql.eq("alertname", "JaxmonWatchdog"))
     gpus, machines = q.about_hardware()
     yield stat(101, "Firing")(
         q.or_zero(hosts.firing(q.JOB, _WORTH).count(), loaded),
@@ -121,7 +112,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     longest = firing.over_range("count").topk(_ROWS)
     yield table(111, "Firing alerts")(
         # No flood of tickets hides a page; the figure above counts all.
-        Target((time() - firing).bottomk(_ALERTS, "severity"), "For"),
+        Target((promql.time() - firing).bottomk(_ALERTS, "severity"), "For"),
         text="Firing alerts, pages first, their subject, and for how long, pending "
         f"included: the latest {_ALERTS} of each severity. The name links to the "
         "runbook. While JaxmonDeployInProgress is listed, compile tickets are "
@@ -146,7 +137,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     )
 
 
-@row(10, "Error budgets", lines=(2,))
+@row(10, "Error budgets", lines=(2,), no_value="No events")
 def budgets(slos: Slos) -> Iterator[Panel]:
     """Return how fast error budgets burn, and how much is left."""
     of_alerts = tuple(slo.alert for slo in slos)
@@ -162,7 +153,6 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         f"Alerts, if it lasts: {least or 'none'}.",
         thresholds=q.burn(slos),
         alerts=of_alerts,
-        no_value="No events",
     )
     yield timeseries(114, "Error budget remaining")(
         Target(_of_objectives(BUDGET_REMAINING, "ratio").least(q.FEW), legend),
@@ -172,13 +162,12 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         minimum=-1,
         thresholds=q.BUDGET_LEFT,
         alerts=of_alerts,
-        no_value="No events",
     )
 
 
-def _of_objectives(name: str, unit: str) -> Expr:
+def _of_objectives(name: str, unit: str) -> promql.Expr:
     labels = ("sloth_slo", "job", "route", "loop")
-    return recorded(name, q.JOB, labels=labels, unit=unit)
+    return promql.recorded(name, q.JOB, labels=labels, unit=unit)
 
 
 @row(2, "By service", lines=(1,))
@@ -186,8 +175,8 @@ def listed(slos: Slos) -> Iterator[Panel]:
     """Return one line for each service, coloured as its objectives."""
     late = q.above(slos.limits.stalled_after)
     firing = hosts.firing(q.JOB, _WORTH).count("job")
-    burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
-    left = recorded(BUDGET_REMAINING, q.JOB).min("job")
+    burning = promql.recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
+    left = promql.recorded(BUDGET_REMAINING, q.JOB).min("job")
     error, start = (q.budget(slos, name) for name in ("request-error", "cold-start"))
     yield table(121, "Services")(
         Target(firing, "Alerts", q.above(1)),
@@ -200,7 +189,7 @@ def listed(slos: Slos) -> Iterator[Panel]:
         Target(services.STEPS(q.JOB).sum("job"), "Steps"),
         Target(services.STEP_AGE(q.JOB).max("job"), "Oldest step", late),
         Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
-        Target(up(q.JOB).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
+        Target(promql.up(q.JOB).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
         text="One row per service, coloured by its objectives. Errors, with callers "
         "who waited long and left, and requests that waited for a compile are those of "
         "its worst route; p95 is that of all. The name links to the Debug dashboard.",
@@ -211,7 +200,7 @@ def listed(slos: Slos) -> Iterator[Panel]:
     )
 
 
-_ONE = number(1)
+_ONE = promql.number(1)
 _WEEK = "1w"
 _RULES = "No rules, or no requests"
 _NO_PRICE = "No prices configured"
@@ -239,7 +228,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value=_RULES,
     )
     yield stat(102, "Top burn rate")(
-        recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
+        promql.recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
         text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
         "the period.",
         thresholds=q.burn(slos),
@@ -248,7 +237,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield current.panel("Requests now")
     yield current.panel("Oldest request")
     yield stat(103, "Lowest budget")(
-        recorded(BUDGET_REMAINING, q.JOB).min(),
+        promql.recorded(BUDGET_REMAINING, q.JOB).min(),
         text="Remaining budget of the objective closest to exhausting it. Below 0 the "
         "objective is missed.",
         thresholds=q.BUDGET_LEFT,
@@ -264,8 +253,8 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Price of all accelerators in use, from the sidecars' price tables.",
         no_value=_NO_PRICE,
     )
-    left = recorded(BUDGET_REMAINING, q.JOB).min("job")
-    burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
+    left = promql.recorded(BUDGET_REMAINING, q.JOB).min("job")
+    burning = promql.recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     success = _ONE - _total(services.FAILED(q.JOB)) / _total(_served())
     before = _total(_served(), back=_WEEK)
     yield table(5007, "Services at a glance")(
@@ -293,7 +282,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
 
 
-@row(51, "Quality", lines=(3,))
+@row(51, "Quality", lines=(3,), no_value=_RULES)
 def quality(slos: Slos) -> Iterator[Panel]:
     """Return success, latency and traffic over time, and last week's traffic."""
     yield timeseries(5101, "Error rate by service")(
@@ -302,7 +291,6 @@ def quality(slos: Slos) -> Iterator[Panel]:
         "most; the line is the objective.",
         thresholds=q.budget(slos, "request-error"),
         alerts=q.alert_of(slos, "request-error"),
-        no_value=_RULES,
     )
     yield timeseries(5102, "Latency of all services")(
         *(Target(q.latency_of(part), f"p{part * 100:g}") for part in (0.5, 0.95, 0.99)),
@@ -310,31 +298,27 @@ def quality(slos: Slos) -> Iterator[Panel]:
         "traffic, the inputs, or a release.",
         thresholds=q.latency(slos, "warm-latency"),
         alerts=q.alert_of(slos, "warm-latency"),
-        no_value=_RULES,
     )
     yield timeseries(5103, "Requests, this week and last")(
         Target(_served().sum(), "now"),
         Target(_served().offset(_WEEK).sum(), "a week earlier"),
         text="Requests per second of all services, and at the same time of the week "
         "before. Growth is what capacity is planned for.",
-        no_value=_RULES,
     )
 
 
-@row(52, "Cost and use", lines=(3,))
+@row(52, "Cost and use", lines=(3,), no_value=_NO_PRICE)
 def cost() -> Iterator[Panel]:
     """Return what results cost, and how well what is paid for is used."""
     yield timeseries(5201, "Cost of 1,000 requests")(
         hosts.PRICE_OF_REQUESTS(q.JOB).worst(10),
         text="Price of a service's accelerators per 1,000 requests. Falls with the "
         "load that they carry: fill batches, or run fewer replicas.",
-        no_value=_NO_PRICE,
     )
     yield timeseries(5202, "Cost of a million items")(
         hosts.PRICE_OF_ITEMS(q.JOB).worst(10),
         text="Price of a service's accelerators per million tokens, images or "
         "sequences that its loops process.",
-        no_value=_NO_PRICE,
     )
     yield timeseries(5204, "Goodput of services")(
         services.GOODPUT(q.JOB).least(10),
@@ -344,22 +328,22 @@ def cost() -> Iterator[Panel]:
     )
 
 
-def _served() -> Expr:
+def _served() -> promql.Expr:
     return services.SERVED(q.JOB)
 
 
-def _quantile(part: float, *by: str) -> Expr:
+def _quantile(part: float, *by: str) -> promql.Expr:
     buckets = _total(services.REQUEST_SECONDS(q.JOB))
     return q.defined(buckets.quantile(part, *by).of_unit("seconds"))
 
 
-def _price() -> Expr:
+def _price() -> promql.Expr:
     return hosts.PRICE_OF_JOBS(q.JOB)
 
 
-def _total(series: Expr, *, back: str = "") -> Expr:
-    return recorded_over("sum", series, "$__range", back=back)
+def _total(series: promql.Expr, *, back: str = "") -> promql.Expr:
+    return promql.recorded_over("sum", series, "$__range", back=back)
 
 
-def _mean(series: Expr) -> Expr:
-    return recorded_over("avg", series, "$__range")
+def _mean(series: promql.Expr) -> promql.Expr:
+    return promql.recorded_over("avg", series, "$__range")
