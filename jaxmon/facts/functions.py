@@ -170,9 +170,10 @@ class Frozen(Fact):
 class Repeated(Fact):
     """
     *arguments* that do not advance in *samples* over so many *calls*: of a *kind*,
-    ``state``, the same arrays that the function updates, or ``batch``, made anew each
-    time with the same values. *counts*: whether it also returns a count of its own;
-    *where*: a line that calls it.
+    ``state``, the same arrays that the function updates, ``batch``, made anew each time
+    with the same values, or ``work``, the same arrays from which alone an *operation*
+    follows, and others like it, *ratio* of all. *counts*: whether it also returns a
+    count of its own; *where*: a line that calls it, or has the operation.
     """
 
     kind: str = ""
@@ -180,6 +181,8 @@ class Repeated(Fact):
     samples: int = 0
     calls: int = 0
     counts: bool = False
+    operation: str = ""
+    ratio: float = 0.0
     where: str = ""
 
 

@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.jaxlink.contents import captured, selected, whole
-from jaxmon.agent.jaxlink.inefficiencies import inefficient
+from jaxmon.agent.jaxlink.inefficiencies import inefficient, recomputed
 from jaxmon.agent.jaxlink.replicas import unreduced
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.updates import zeroed
@@ -309,9 +309,21 @@ def first(values):
     return values[jnp.argsort(values)[:20]]
 
 
+def paired(x, y):
+    return jnp.exp(-(x[:, None, :] * y[None, :, :]).sum(-1))
+
+
+SLOPES = jax.grad(lambda x, y: jnp.tanh(paired(x, y)).sum(), argnums=(0, 1))
+MAPPED = jax.vmap(jax.vmap(lambda x, y: jnp.sum(x * y), (None, 0)), (0, None))
+POINTS = (TABLE_OF_WORDS[:128], TABLE_OF_WORDS[:96])
+
+
 @pytest.mark.parametrize(
     ("fun", "given", "kind", "size"),
     [
+        (paired, POINTS, "product", 0),
+        (SLOPES, POINTS, "product", 0),
+        (MAPPED, POINTS, "product", 0),
         (looked_up, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
         (jax.jit(looked_up), (WORDS, TABLE_OF_WORDS), "lookup", 2000),
         (compared, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
@@ -334,6 +346,11 @@ def test_operations_with_a_cheaper_form_are_found(fun, given, kind, size):
     ("fun", "given"),
     [
         (lambda words, table: table[words], (WORDS, TABLE_OF_WORDS)),
+        (lambda x, y: x @ y.T, POINTS),
+        (lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1), POINTS),
+        (lambda x, y: (x[:, None, :3] * y[None, :, :3]).sum(-1), POINTS),
+        (lambda x, y: (x * y[0]).sum(-1), POINTS),
+        (lambda x, y: (x[:, None] * y[None]).sum((0, 2)), POINTS),
         # The loss of a classifier, a histogram, an identity, and few classes.
         (lambda w, x: (jax.nn.one_hot(w, 64) * x[w]).sum(-1), (WORDS, TABLE_OF_WORDS)),
         (lambda w, x: jax.nn.one_hot(w, 2000).T @ x[:96], (WORDS, TABLE_OF_WORDS)),
@@ -422,3 +439,53 @@ def test_a_loss_alone_may_be_that_of_one_device():
     fun = jax.value_and_grad(whole_loss)
 
     assert unreduced(jaxpr_of(fun, params, jnp.ones((4, 3))), LINES) is None
+
+
+MATRIX = 2 * jnp.eye(256)
+
+
+def solved(matrix, u, rate):
+    return jnp.linalg.solve(matrix, u + rate)
+
+
+def distilled(teacher, x, student):
+    return ((x @ teacher) - (x @ student)).sum()
+
+
+def unpacked(weights, scale, x):
+    return (weights.astype(jnp.float32) * scale) @ x
+
+
+@pytest.mark.parametrize(
+    ("fun", "given", "fixed", "operation", "used"),
+    [
+        (solved, (MATRIX, MATRIX[0], 0.1), [0], "lu", [0]),
+        (jax.jit(solved), (MATRIX, MATRIX[0], 0.1), [0, 2], "lu", [0]),
+        (distilled, (MATRIX, MATRIX, MATRIX), [0, 1], "dot_general", [0, 1]),
+    ],
+)
+def test_operations_on_what_is_the_same_in_each_call(
+    fun, given, fixed, operation, used
+):
+    """The line, also of one within a function of JAX; which arguments; how much."""
+    got = recomputed(jaxpr_of(fun, *given), fixed, LINES)
+
+    assert got is not None
+    found, arguments = got
+    assert (found.array, arguments) == (operation, used)
+    assert "test_program_contents.py:" in found.where
+    assert found.ratio > 0.4
+
+
+@pytest.mark.parametrize(
+    ("fun", "given", "fixed"),
+    [
+        (solved, (MATRIX, MATRIX[0], 0.1), []),
+        (solved, (MATRIX, MATRIX[0], 0.1), [1, 2]),
+        (distilled, (MATRIX, MATRIX, MATRIX), [0, 2]),
+        # To unpack weights is no more work than to read them.
+        (unpacked, (MATRIX.astype(jnp.int8), MATRIX[0], MATRIX), [0, 1]),
+    ],
+)
+def test_what_changes_is_not_computed_in_vain(fun, given, fixed):
+    assert recomputed(jaxpr_of(fun, *given), fixed, LINES) is None
