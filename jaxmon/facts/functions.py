@@ -232,6 +232,9 @@ class Program(Fact):
         resharded: arguments that it divides otherwise than they are.
         duplicated: whether all its devices compute the same, and exchange nothing.
         zeroed: arguments that it returns plus products with 0, and others with none.
+        unused: arguments that it updates by a gradient, and returns no update of.
+        redrawn_at: the line in a loop's body that draws the same numbers in each pass.
+        widened_at: the line that multiplies arrays of float64 and of another type.
         unreduced: outputs that devices are said to have alike, and do not.
         inefficient: an operation in it that has a cheaper form.
         copied: what it copies, for it must not write into its arguments.
@@ -264,6 +267,9 @@ class Program(Fact):
     resharded: Resharded | None = None
     duplicated: bool = False
     zeroed: Frozen | None = None
+    unused: Frozen | None = None
+    redrawn_at: str = ""
+    widened_at: str = ""
     unreduced: Unreduced | None = None
     inefficient: Inefficient | None = None
     copied: Copied = Copied()

@@ -261,6 +261,21 @@ def _inefficient(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _redrawn(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if where := function.program.redrawn_at:
+            yield Finding(
+                "redrawn",
+                function.name,
+                f"A loop in {function.name} draws the same random numbers in each "
+                f"pass, at {where}: its key comes from around the loop.",
+                (),
+                "Split it before, and scan over the keys, or use jax.random.fold_in "
+                "with the number of the pass. One mask for all passes may be meant.",
+                where=where,
+            )
+
+
 def _whole(snapshot: Snapshot) -> Iterator[Finding]:
     limits = [device.limit for device in snapshot.memory.devices if device.limit]
     largest: dict[str, tuple[float, FunctionFact, WholeArrays]] = {}
@@ -415,6 +430,16 @@ SYMPTOMS = (
         *("recomputed", "", "Each call computes the same from the same.", HINT),
         *(_recomputed, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
         missing=LINES,
+    ),
+    Symptom(
+        *(
+            "redrawn",
+            "F4",
+            "Each pass of a loop draws the same numbers.",
+            HINT,
+            _redrawn,
+        ),
+        missing="only the program shows it",
     ),
     Symptom(
         *("whole", "F2", "Each device holds arrays whole in vain.", HINT),

@@ -380,12 +380,24 @@ def _float64(snapshot: Snapshot) -> Iterator[Finding]:
             first = (f"the first array of it is made at {where}",) if where else ()
             named = "float64", function.name
             yield Finding(*named, finding, first, FLOAT64, where=where)
+        elif where := function.program.widened_at:
+            yield Finding(
+                "float64",
+                function.name,
+                f"{function.name} multiplies arrays of float64 and of another type, at "
+                f"{where}: the product, and what follows from it, is in float64.",
+                (),
+                FLOAT64,
+                where=where,
+            )
 
 
 def _double(snapshot: Snapshot) -> Iterator[Finding]:
     functions = [function for function in snapshot.functions if function.program.double]
     meant = [
-        function for function in functions if not function.numerics.float64_programs
+        function
+        for function in functions
+        if not function.numerics.float64_programs and not function.program.widened_at
     ]
     if meant:
         first = max(meant, key=lambda function: function.calls or 0)

@@ -26,6 +26,24 @@ def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _unused(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if (found := function.program.unused) is None or (function.calls or 0) <= 1:
+            continue
+        where = snapshot.time.calls(function.name) or found.where
+        yield Finding(
+            "unused",
+            function.name,
+            f"{function.name} computes a gradient, and by it updates of "
+            f"{named(found.outputs)}, but neither returns nor uses them: these stay as "
+            "they are.",
+            (f"computed at {found.where}",) if found.where else (),
+            "Return the new state, and pass it to the next call. nnx.jit, in place of "
+            "jax.jit, updates the modules of Flax that a function gets.",
+            where=where,
+        )
+
+
 def _repeated(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
         found, name = function.numerics.repeated, function.name
@@ -83,6 +101,11 @@ def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
+        severity=TICKET,
+        missing="only the program shows it",
+    ),
+    Symptom(
+        *("unused", "F4", "Updates are computed, and not returned.", FAILURE, _unused),
         severity=TICKET,
         missing="only the program shows it",
     ),

@@ -42,6 +42,7 @@ from jaxmon.agent.jaxlink.frames import (
     program_at,
     served_call,
     source_location,
+    traced_by,
 )
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import (
@@ -211,6 +212,8 @@ class Compiles(Part):
             if jaxpr is not None:
                 # JAX keeps it for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
+                if function.is_users and (whole := traced_by(at)) is not None:
+                    function.whole = weakref.ref(whole)
             for observe in self._observers.lowered:
                 observe(function, None if called else frame, jaxpr)
 
