@@ -131,8 +131,8 @@ class Function:
     that has it. `objects` are called through the call layer, traced calls included;
     `traced` are calls made while JAX traced another function; of those that left the
     fast path, `entered_missed` came through the call layer, `other_missed` did not.
-    `lowered` returns what JAX lowered last, `None` if that is gone, and `whole` the
-    same with what is not used.
+    `lowered` returns what JAX lowered last, and `whole` the same with what is not used,
+    for as long as JAX keeps them; then `None`.
     """
 
     def __init__(self, name: str, *, internal: bool) -> None:

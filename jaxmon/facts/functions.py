@@ -186,10 +186,22 @@ class Repeated(Fact):
     where: str = ""
 
 
+class Padded(Fact):
+    """
+    An *argument*, of a type and shape, of which a *ratio* is the value that its rows
+    end with, on average of *samples*.
+    """
+
+    argument: str = ""
+    array: str = ""
+    ratio: float = 0.0
+    samples: int = 0
+
+
 class Numerics(Fact):
     """
     Values read from outputs, programs in float64, the state if *frozen*, and arguments
-    that are *repeated*.
+    that are *repeated* or *padded*.
     """
 
     values: int = 0
@@ -198,6 +210,7 @@ class Numerics(Fact):
     outputs: tuple[Output, ...] = ()
     frozen: Frozen = Frozen()
     repeated: Repeated = Repeated()
+    padded: Padded = Padded()
 
 
 class Keys(Fact):

@@ -261,6 +261,25 @@ def _inefficient(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _padded(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        found = function.numerics.padded
+        took = _on_device(snapshot, function, found.ratio)
+        if found.ratio < snapshot.limits.padding_worth or not took:
+            continue
+        yield Finding(
+            "padded",
+            function.name,
+            f"{share(found.ratio, 1)} of {found.argument}, {found.array}, of "
+            f"{function.name} is padding, what its rows end with, as far as "
+            f"{found.samples:,} samples show. The work on it may take {took}.",
+            (),
+            "Sort rows by length into a few buckets, and pad each of these to its own "
+            "length, or pack several into one row.",
+            where=snapshot.time.calls(function.name),
+        )
+
+
 def _redrawn(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
         if where := function.program.redrawn_at:
@@ -432,13 +451,12 @@ SYMPTOMS = (
         missing=LINES,
     ),
     Symptom(
-        *(
-            "redrawn",
-            "F4",
-            "Each pass of a loop draws the same numbers.",
-            HINT,
-            _redrawn,
-        ),
+        *("padded", "", "Most of an argument is padding.", HINT, _padded),
+        *(catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing=LINES,
+    ),
+    Symptom(
+        *("redrawn", "F4", "All passes of a loop draw the same.", HINT, _redrawn),
         missing="only the program shows it",
     ),
     Symptom(

@@ -63,8 +63,8 @@ class Counted:
 
     internal, name = False, "step"
 
-    def __init__(self, lowered):
-        self.lowered = lowered
+    def __init__(self, whole):
+        self.whole = whole
         self.objects = SimpleNamespace(calls=0)
 
 

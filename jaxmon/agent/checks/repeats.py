@@ -28,7 +28,7 @@ from jaxmon.agent.jaxlink.updates import counts, updated
 from jaxmon.facts import functions as facts
 
 
-_MOST_FUNCTIONS, _MOST_LEAVES = 1000, 1000
+MOST_FUNCTIONS, MOST_LEAVES = 1000, 1000
 # Samples after which the next call is compared, too.
 _FOLLOWED = 8
 # Samples, calls, and pairs of calls, in which nothing may change before that is said.
@@ -161,11 +161,11 @@ class Repeats:
             return
         leaves = tree.tree_leaves((sample.args, sample.kwargs))
         call = function.objects.calls
-        if len(leaves) > _MOST_LEAVES:
+        if len(leaves) > MOST_LEAVES:
             return
         if found is not None:
             found.add(leaves, call, results)
-        elif len(self._found) < _MOST_FUNCTIONS:
+        elif len(self._found) < MOST_FUNCTIONS:
             found = self._found[function] = _Arguments(leaves, call, self._jax.Array)
         is_asked = found is not None and found.is_open and found.samples < _FOLLOWED
         if is_asked and results is None and sample.follow is not None:
@@ -180,7 +180,7 @@ class Repeats:
         """Return what does not advance, by function, with a line that calls it."""
         found = {}
         for function, arguments in self._found.copy().items():
-            if (jaxpr := function.lowered()) is None:
+            if (jaxpr := function.whole()) is None:
                 continue
             repeated = arguments.explain(jaxpr, self._lines)
             if repeated.kind in ("state", "batch"):

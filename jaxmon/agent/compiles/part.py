@@ -210,10 +210,10 @@ class Compiles(Part):
         if not function.internal:
             jaxpr = lowered_by(at)
             if jaxpr is not None:
-                # JAX keeps it for as long as it may compile it again.
+                # JAX keeps the whole for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
-                if function.is_users and (whole := traced_by(at)) is not None:
-                    function.whole = weakref.ref(whole)
+                whole = traced_by(at) if function.is_users else None
+                function.whole = weakref.ref(jaxpr if whole is None else whole)
             for observe in self._observers.lowered:
                 observe(function, None if called else frame, jaxpr)
 
