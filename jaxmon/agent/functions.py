@@ -131,7 +131,8 @@ class Function:
     that has it. `objects` are called through the call layer, traced calls included;
     `traced` are calls made while JAX traced another function; of those that left the
     fast path, `entered_missed` came through the call layer, `other_missed` did not.
-    `lowered` returns what JAX lowered last, `None` if that is gone.
+    `lowered` returns what JAX lowered last, and `whole` the same with what is not used,
+    for as long as JAX keeps them; then `None`.
     """
 
     def __init__(self, name: str, *, internal: bool) -> None:
@@ -153,6 +154,7 @@ class Function:
         self.hits_floor = (0, 0)
         self.series: dict[object, str] = {}
         self.lowered: Callable[[], Any] = type(None)
+        self.whole: Callable[[], Any] = type(None)
 
     def defined_by(self, fun: object) -> None:
         """Note that *fun* has this label: a microsecond or two."""

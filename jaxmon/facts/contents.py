@@ -104,8 +104,9 @@ class Selected(Fact):
 class Inefficient(Fact):
     """
     An operation *where* another has the same results: of a *kind*, ``lookup`` by an
-    *array* of one-hot vectors, or ``sort`` of an *array* of which a few elements of
-    *size* are *used*; its *ratio* of all operations.
+    *array* of one-hot vectors, ``sort`` of an *array* of which a few elements of *size*
+    are *used*, or ``product``, a sum of all products in an *array*; its *ratio* of all
+    operations.
     """
 
     kind: str = ""

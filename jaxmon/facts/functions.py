@@ -170,9 +170,10 @@ class Frozen(Fact):
 class Repeated(Fact):
     """
     *arguments* that do not advance in *samples* over so many *calls*: of a *kind*,
-    ``state``, the same arrays that the function updates, or ``batch``, made anew each
-    time with the same values. *counts*: whether it also returns a count of its own;
-    *where*: a line that calls it.
+    ``state``, the same arrays that the function updates, ``batch``, made anew each time
+    with the same values, or ``work``, the same arrays from which alone an *operation*
+    follows, and others like it, *ratio* of all. *counts*: whether it also returns a
+    count of its own; *where*: a line that calls it, or has the operation.
     """
 
     kind: str = ""
@@ -180,13 +181,27 @@ class Repeated(Fact):
     samples: int = 0
     calls: int = 0
     counts: bool = False
+    operation: str = ""
+    ratio: float = 0.0
     where: str = ""
+
+
+class Padded(Fact):
+    """
+    An *argument*, of a type and shape, of which a *ratio* is the value that its rows
+    end with, on average of *samples*.
+    """
+
+    argument: str = ""
+    array: str = ""
+    ratio: float = 0.0
+    samples: int = 0
 
 
 class Numerics(Fact):
     """
     Values read from outputs, programs in float64, the state if *frozen*, and arguments
-    that are *repeated*.
+    that are *repeated* or *padded*.
     """
 
     values: int = 0
@@ -195,6 +210,7 @@ class Numerics(Fact):
     outputs: tuple[Output, ...] = ()
     frozen: Frozen = Frozen()
     repeated: Repeated = Repeated()
+    padded: Padded = Padded()
 
 
 class Keys(Fact):
@@ -229,6 +245,9 @@ class Program(Fact):
         resharded: arguments that it divides otherwise than they are.
         duplicated: whether all its devices compute the same, and exchange nothing.
         zeroed: arguments that it returns plus products with 0, and others with none.
+        unused: arguments that it updates by a gradient, and returns no update of.
+        redrawn_at: the line in a loop's body that draws the same numbers in each pass.
+        widened_at: the line that multiplies arrays of float64 and of another type.
         unreduced: outputs that devices are said to have alike, and do not.
         inefficient: an operation in it that has a cheaper form.
         copied: what it copies, for it must not write into its arguments.
@@ -261,6 +280,9 @@ class Program(Fact):
     resharded: Resharded | None = None
     duplicated: bool = False
     zeroed: Frozen | None = None
+    unused: Frozen | None = None
+    redrawn_at: str = ""
+    widened_at: str = ""
     unreduced: Unreduced | None = None
     inefficient: Inefficient | None = None
     copied: Copied = Copied()

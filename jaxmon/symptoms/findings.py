@@ -24,6 +24,7 @@ from jaxmon.symptoms import (
     starts,
     steps,
     time,
+    updates,
 )
 from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.cache import compared
@@ -32,7 +33,7 @@ from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 _FAMILIES = (
     *(memory, compiles, cache, runs, steps, requests, errors, results),
-    *(serving, recompiles, programs, time, starts, job, hardware, monitoring),
+    *(serving, recompiles, programs, updates, time, starts, job, hardware, monitoring),
 )
 
 SYMPTOMS: Mapping[str, Symptom] = {

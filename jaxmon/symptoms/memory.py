@@ -318,8 +318,13 @@ def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
         share = limits.transfers_slow_share
         worth = max(seconds_in(limits.transfers_slow), share * observed)
         often = line.count >= limits.transfers_in_a_loop
-        computed = snapshot.device_seconds * (line.direction == "device_to_host")
-        won = max(seconds - computed, 0.0)
+        won = seconds
+        if line.direction == "device_to_host":
+            computed = snapshot.device_seconds
+            # What the device computes anyway is no loss, only what the host could do.
+            host = period.of("python", "eager", "data_wait", "transfer", "blocked")
+            won = max(seconds - computed, 0.0)
+            won = won if computed or not period.looks else min(won, host)
         # Who writes block_until_ready means it.
         if often and won >= worth and line.direction != "sync":
             by = f" ({line.how})" if line.how else ""

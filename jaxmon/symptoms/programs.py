@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.contents import WholeArrays
@@ -14,18 +14,17 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import (
     counted,
     duration,
+    named,
     share,
     share_of_time,
     size,
     times,
 )
-from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.compiles import slow
 from jaxmon.symptoms.stalls import is_long
-from jaxmon.symptoms.symptom import FAILURE, HINT, LINES, Finding, ProcessJudge, Symptom
+from jaxmon.symptoms.symptom import HINT, LINES, Finding, ProcessJudge, Symptom
 
 
-_MOST_NAMED = 3
 _ONCE = (
     "jax.lax.scan or jax.lax.fori_loop, which trace and compile the body once; with "
     "the same shapes in each pass, no other change is needed."
@@ -200,9 +199,16 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
 def _on_device(snapshot: Snapshot, function: FunctionFact, ratio: float) -> str:
     """Return what that *ratio* of its operations may take, empty if not worth it."""
     observed = snapshot.process.observed_seconds
-    most = min(function.device_seconds, observed)
+    most, where = function.device_seconds, "on the device"
+    if not most:  # no call was timed: its part of the waits, by what it computes
+        called = [of for of in snapshot.users if of.calls]
+        work = {of.name: (of.calls or 0) * (of.program.flops or 0) for of in called}
+        part = work.get(function.name, 0) / max(sum(work.values()), 1)
+        waited = snapshot.time.since_start.certain.of("device", "fetch")
+        most, where = part * waited, "of calls and waits for results"
+    most = min(most, observed)
     least = snapshot.limits.time_worth_estimated * observed
-    took = f"up to about {duration(ratio * most)} of {duration(most)} on the device"
+    took = f"up to about {duration(ratio * most)} of {duration(most)} {where}"
     return took if ratio * most >= least else ""
 
 
@@ -240,6 +246,12 @@ def _inefficient(snapshot: Snapshot) -> Iterator[Finding]:
         if found.kind == "lookup":
             what = f"looks up rows by a product of one-hot vectors, {found.array}"
             advice = "`table[indices]`, or jnp.take, reads only these rows."
+        if found.kind == "product":
+            what = f"multiplies all pairs, {found.array}, and sums these products"
+            advice = (
+                "`x @ y.T`, or jnp.einsum, has the same sums as a product of matrices, "
+                "which is faster; with precision=jax.lax.Precision.HIGHEST, as exact."
+            )
         yield Finding(
             "inefficient",
             function.name,
@@ -249,6 +261,40 @@ def _inefficient(snapshot: Snapshot) -> Iterator[Finding]:
             advice,
             where=found.where,
         )
+
+
+def _padded(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        found = function.numerics.padded
+        took = _on_device(snapshot, function, found.ratio)
+        if found.ratio < snapshot.limits.padding_worth or not took:
+            continue
+        yield Finding(
+            "padded",
+            function.name,
+            f"{share(found.ratio, 1)} of {found.argument}, {found.array}, of "
+            f"{function.name} is padding, what its rows end with, as far as "
+            f"{found.samples:,} samples show. The work on it may take {took}.",
+            (),
+            "Sort rows by length into a few buckets, and pad each of these to its own "
+            "length, or pack several into one row.",
+            where=snapshot.time.calls(function.name),
+        )
+
+
+def _redrawn(snapshot: Snapshot) -> Iterator[Finding]:
+    for function in snapshot.users:
+        if where := function.program.redrawn_at:
+            yield Finding(
+                "redrawn",
+                function.name,
+                f"A loop in {function.name} draws the same random numbers in each "
+                f"pass, at {where}: its key comes from around the loop.",
+                (),
+                "Split it before, and scan over the keys, or use jax.random.fold_in "
+                "with the number of the pass. One mask for all passes may be meant.",
+                where=where,
+            )
 
 
 def _whole(snapshot: Snapshot) -> Iterator[Finding]:
@@ -286,18 +332,12 @@ def _whole(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "whole",
             function.name,
-            f"Each device holds {_named(found.arrays)} of {function.name} whole, "
+            f"Each device holds {named(found.arrays)} of {function.name} whole, "
             f"although {why}: {size(found.bytes)} more than its part.",
             (),
             advice,
             where=found.where or snapshot.time.calls(function.name),
         )
-
-
-def _named(arrays: Sequence[str]) -> str:
-    rest = arrays[_MOST_NAMED:]
-    others = f" and {counted(len(rest), 'other')}" if rest else ""
-    return ", ".join(arrays[:_MOST_NAMED]) + others
 
 
 def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
@@ -321,7 +361,7 @@ def _resharded(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "resharded",
             function.name,
-            f"Each call of {function.name} reshards {_named(found.arrays)} at "
+            f"Each call of {function.name} reshards {named(found.arrays)} at "
             f"{found.where}, from {parts} parts into {needed}, since {why}: for that, "
             f"each device gets {size(found.bytes)} from others.",
             (),
@@ -364,73 +404,23 @@ def _duplicated(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _zeroed(snapshot: Snapshot) -> Iterator[Finding]:
+def _recomputed(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
-        if (found := function.program.zeroed) is None or (function.calls or 0) <= 1:
+        found = function.numerics.repeated
+        took = _on_device(snapshot, function, found.ratio)
+        if found.kind != "work" or not took:
             continue
-        where = f" at {found.where}" if found.where else ""
         yield Finding(
-            "zeroed",
+            "recomputed",
             function.name,
-            f"{function.name} multiplies by 0{where} what it adds to "
-            f"{_named(found.outputs)}: they stay as they are, or become NaN.",
+            f"Each call of {function.name} computes {found.operation} at {found.where} "
+            f"again, from the same {named(found.arguments)} in {found.calls:,} calls, "
+            f"as far as {found.samples:,} samples show: {share(found.ratio, 1)} of its "
+            f"operations, {took}.",
             (),
-            "With a learning rate of 0, nothing is learned: look at where it is set.",
+            "Compute it once, before, and pass its result: of a matrix for "
+            "jnp.linalg.solve, jax.scipy.linalg.lu_factor, and lu_solve in each call.",
             where=found.where,
-        )
-
-
-def _repeated(snapshot: Snapshot) -> Iterator[Finding]:
-    for function in snapshot.users:
-        found, name = function.numerics.repeated, function.name
-        # Another function may use an update, and the next begin from the same again.
-        others = (of.calls or 0 for of in snapshot.users if of is not function)
-        is_used = not found.counts and 2 * max(others, default=0) > found.calls
-        if not found.kind or (found.kind == "state" and is_used):
-            continue
-        text = f"The update that {name} returns is dropped: it got the same, unchanged"
-        action = (
-            "Pass what a call returns to the next one, in place of what it was given: "
-            "state, loss = step(state, batch)."
-        )
-        if found.kind == "batch":
-            text = (
-                f"{name} gets the same data again: new arrays with the same values for"
-            )
-            action = (
-                "Make the iterator once, before the loop: next(iter(loader)) begins "
-                "again each time. If the data is meant to be the same, make the arrays "
-                "once, with jax.device_put."
-            )
-        yield Finding(
-            f"repeated_{found.kind}",
-            name,
-            f"{text} {_named(found.arguments)} in {found.calls:,} calls, as far as "
-            f"{found.samples:,} samples show.",
-            (),
-            action,
-            where=snapshot.time.calls(name) or found.where,
-        )
-
-
-def _unreduced(snapshot: Snapshot) -> Iterator[Finding]:
-    for function in snapshot.users:
-        if (found := function.program.unreduced) is None or not function.calls:
-            continue
-        called = snapshot.time.calls(function.name)
-        yield Finding(
-            "unreduced",
-            function.name,
-            f"{function.name} returns copies that differ between {found.devices} "
-            f"devices{called and f', called at {called}'}: {_named(found.outputs)} are "
-            f"computed from {_named(found.arguments)}, of which each device has its "
-            f"part along {found.axis!r}, and nothing combines them, though out_specs "
-            "without that axis says that they are equal. One device's are read.",
-            (f"computed at {found.where}",) if found.where else (),
-            f'Combine them: jax.lax.pmean(gradients, "{found.axis}") before the '
-            "update, or psum. What should differ needs the axis in out_specs. "
-            "jax.shard_map with check_vma=True rejects this.",
-            where=called or found.where,
         )
 
 
@@ -456,30 +446,17 @@ SYMPTOMS = (
         missing="only the program shows which of them is needed",
     ),
     _executed("inefficient", "An operation has a cheaper form.", _inefficient),
+    _executed("recomputed", "Each call computes the same from the same.", _recomputed),
+    _executed("padded", "Most of an argument is padding.", _padded),
+    Symptom(
+        *("redrawn", "F4", "All passes of a loop draw the same.", HINT, _redrawn),
+        missing="only the program shows it",
+    ),
     Symptom(
         *("whole", "F2", "Each device holds arrays whole in vain.", HINT),
         *(_whole, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing=LINES,
     ),
     _executed("resharded", "Each call exchanges arguments among devices.", _resharded),
-    Symptom(
-        *("zeroed", "F4", "A state gets updates of zero.", FAILURE, _zeroed),
-        severity=TICKET,
-        missing="only the program shows it",
-    ),
-    Symptom(
-        *("repeated_state", "F4", "An updated state is dropped.", FAILURE, _repeated),
-        severity=TICKET,
-        missing="only samples of one process show it",
-    ),
-    Symptom(
-        *("repeated_batch", "F4", "Each step has the same batch.", HINT, _repeated),
-        missing="only samples of one process show it",
-    ),
-    Symptom(
-        *("unreduced", "F4", "Devices drift apart.", FAILURE, _unreduced),
-        severity=PAGE,
-        missing="only the program shows it",
-    ),
     _executed("duplicated", "All devices compute the same.", _duplicated),
 )

@@ -380,11 +380,25 @@ def _float64(snapshot: Snapshot) -> Iterator[Finding]:
             first = (f"the first array of it is made at {where}",) if where else ()
             named = "float64", function.name
             yield Finding(*named, finding, first, FLOAT64, where=where)
+        elif where := function.program.widened_at:
+            yield Finding(
+                "float64",
+                function.name,
+                f"{function.name} multiplies arrays of float64 and of another type, at "
+                f"{where}: the product, and what follows from it, is in float64.",
+                (),
+                FLOAT64,
+                where=where,
+            )
 
 
 def _double(snapshot: Snapshot) -> Iterator[Finding]:
     functions = [function for function in snapshot.functions if function.program.double]
-    meant = [of for of in functions if not of.numerics.float64_programs]
+    meant = [
+        of
+        for of in functions
+        if not of.numerics.float64_programs and not of.program.widened_at
+    ]
     if meant:
         first = max(meant, key=lambda function: function.calls or 0)
         more = f", as do {len(meant) - 1} more functions" if len(meant) > 1 else ""

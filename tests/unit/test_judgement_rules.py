@@ -35,7 +35,7 @@ symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
-symptoms/programs.py: 2 * max(others, default=0) > found.calls; 2 * needed > number
+symptoms/programs.py: 2 * needed > number
 symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST
 symptoms/recompiles.py: _MOST_EVIDENCE
 symptoms/recorded.py: buckets.quantile(0.95, *ROUTE); limits.duration('1h');
@@ -52,6 +52,7 @@ symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _MEASURABLE;
     _SLOW_READ; again > took / 2
+symptoms/updates.py: 2 * max(others, default=0) > found.calls
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
     _NO_CALL; _SEVERAL
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;

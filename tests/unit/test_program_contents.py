@@ -1,21 +1,18 @@
 """What is found in jaxprs: constants, branches under vmap, what is in vain."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.jaxlink.contents import captured, selected, whole
-from jaxmon.agent.jaxlink.inefficiencies import inefficient
+from jaxmon.agent.jaxlink.inefficiencies import inefficient, recomputed
 from jaxmon.agent.jaxlink.replicas import unreduced
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.updates import zeroed
 
 
 LINES = SourceLineFinder(jax)
@@ -27,46 +24,13 @@ def jaxpr_of(fun, *given):
     return jax.make_jaxpr(fun)(*given).jaxpr
 
 
-def at(fun, after):
-    """Return the line that comes so many *after* the first of *fun*."""
-    return f"test_program_contents.py:{fun.__code__.co_firstlineno + after}"
-
-
 def loss(params, x):
     return ((x @ params["w"] + params["b"]) ** 2).mean()
 
 
-def manual(rates, params, x):
-    value, grads = jax.value_and_grad(loss)(params, x)
-    return {n: params[n] - rates[n] * grads[n] for n in params}, value  # the line
-
-
-def by_optax(optimizer, params, state, x):
-    value, grads = jax.value_and_grad(loss)(params, x)
-    updates, state = optimizer.update(grads, state, params)
-    return optax.apply_updates(params, updates), state, value
-
-
-def test_states_that_get_updates_of_zero_are_found():
-    """By the line, if all that gets updates does; not if a layer is left as it is."""
-    params = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}
-    x = jnp.ones((4, 3))
-
-    def found(weights, biases):
-        rates = {"w": weights, "b": biases}
-        return zeroed(jaxpr_of(partial(manual, rates), params, x), LINES)
-
-    assert found(0.0, 0).outputs == ("params['b']", "params['w']")
-    assert found(0.0, 0).where.endswith(at(manual, 2))
-    assert [found(0.0, 0.1), found(0.1, 0.1), found(x.sum(), 0.0)] == [None] * 3
-    for make in (optax.adamw, optax.adam, partial(optax.sgd, momentum=0.9)):
-        for rate in (0.0, 0.1, optax.linear_schedule(0.0, 0.1, 9)):
-            optimizer = make(rate)
-            state = optimizer.init(params)
-            jaxpr = jaxpr_of(partial(by_optax, optimizer), params, state, x)
-            assert (zeroed(jaxpr, LINES) is not None) == (rate == 0.0)
-    assert zeroed(jaxpr_of(lambda mean, x: 0.9 * mean + 0.0 * x, x, x), LINES) is None
-    assert zeroed(jaxpr_of(lambda total, x: total + 0.0 * x, 1.0, 2.0), LINES) is None
+def at(fun, after):
+    """Return the line that comes so many *after* the first of *fun*."""
+    return f"test_program_contents.py:{fun.__code__.co_firstlineno + after}"
 
 
 TABLE = np.ones((1024, 512), np.float32)
@@ -309,9 +273,21 @@ def first(values):
     return values[jnp.argsort(values)[:20]]
 
 
+def paired(x, y):
+    return jnp.exp(-(x[:, None, :] * y[None, :, :]).sum(-1))
+
+
+SLOPES = jax.grad(lambda x, y: jnp.tanh(paired(x, y)).sum(), argnums=(0, 1))
+MAPPED = jax.vmap(jax.vmap(lambda x, y: jnp.sum(x * y), (None, 0)), (0, None))
+POINTS = (TABLE_OF_WORDS[:128], TABLE_OF_WORDS[:96])
+
+
 @pytest.mark.parametrize(
     ("fun", "given", "kind", "size"),
     [
+        (paired, POINTS, "product", 0),
+        (SLOPES, POINTS, "product", 0),
+        (MAPPED, POINTS, "product", 0),
         (looked_up, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
         (jax.jit(looked_up), (WORDS, TABLE_OF_WORDS), "lookup", 2000),
         (compared, (WORDS, TABLE_OF_WORDS), "lookup", 2000),
@@ -334,6 +310,11 @@ def test_operations_with_a_cheaper_form_are_found(fun, given, kind, size):
     ("fun", "given"),
     [
         (lambda words, table: table[words], (WORDS, TABLE_OF_WORDS)),
+        (lambda x, y: x @ y.T, POINTS),
+        (lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1), POINTS),
+        (lambda x, y: (x[:, None, :3] * y[None, :, :3]).sum(-1), POINTS),
+        (lambda x, y: (x * y[0]).sum(-1), POINTS),
+        (lambda x, y: (x[:, None] * y[None]).sum((0, 2)), POINTS),
         # The loss of a classifier, a histogram, an identity, and few classes.
         (lambda w, x: (jax.nn.one_hot(w, 64) * x[w]).sum(-1), (WORDS, TABLE_OF_WORDS)),
         (lambda w, x: jax.nn.one_hot(w, 2000).T @ x[:96], (WORDS, TABLE_OF_WORDS)),
@@ -422,3 +403,54 @@ def test_a_loss_alone_may_be_that_of_one_device():
     fun = jax.value_and_grad(whole_loss)
 
     assert unreduced(jaxpr_of(fun, params, jnp.ones((4, 3))), LINES) is None
+
+
+MATRIX = 2 * jnp.eye(256)
+
+
+def solved(matrix, u, rate):
+    return jnp.linalg.solve(matrix, u + rate)
+
+
+def distilled(teacher, x, student):
+    return ((x @ teacher) - (x @ student)).sum()
+
+
+def unpacked(weights, scale, x):
+    return (weights.astype(jnp.float32) * scale) @ x
+
+
+@pytest.mark.parametrize(
+    ("fun", "given", "fixed", "operation", "used"),
+    [
+        (solved, (MATRIX, MATRIX[0], 0.1), [0], "lu", [0]),
+        (jax.jit(solved), (MATRIX, MATRIX[0], 0.1), [0, 2], "lu", [0]),
+        (distilled, (MATRIX, MATRIX, MATRIX), [0, 1], "dot_general", [0, 1]),
+    ],
+)
+def test_operations_on_what_is_the_same_in_each_call(
+    fun, given, fixed, operation, used
+):
+    """The line, also of one within a function of JAX; which arguments; how much."""
+    got = recomputed(jaxpr_of(fun, *given), fixed, LINES)
+
+    assert got is not None
+    found, arguments = got
+    assert (found.array, arguments) == (operation, used)
+    assert "test_program_contents.py:" in found.where
+    assert found.ratio > 0.4
+
+
+@pytest.mark.parametrize(
+    ("fun", "given", "fixed"),
+    [
+        (solved, (MATRIX, MATRIX[0], 0.1), []),
+        (solved, (MATRIX, MATRIX[0], 0.1), [1, 2]),
+        (distilled, (MATRIX, MATRIX, MATRIX), [0, 2]),
+        # To unpack weights is no more work than to read them.
+        (unpacked, (MATRIX.astype(jnp.int8), MATRIX[0], MATRIX), [0, 1]),
+    ],
+)
+def test_what_changes_is_not_computed_in_vain(fun, given, fixed):
+    """Of what follows from arguments that change, nothing is found."""
+    assert recomputed(jaxpr_of(fun, *given), fixed, LINES) is None

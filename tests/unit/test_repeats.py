@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.scipy.linalg import lu_factor, lu_solve
 
 from jaxmon.agent.checks.repeats import Repeats
 from jaxmon.agent.context import Sample
@@ -47,13 +48,23 @@ def perturb(params, x):
     return jax.tree.map(lambda p: p + x.sum(), params)
 
 
+@jax.jit
+def step(matrix, u):
+    return jnp.linalg.solve(matrix, u)
+
+
+@jax.jit
+def substep(factors, u):
+    return lu_solve(factors, u)
+
+
 class Counted:
     """A function of the user's, as the table of functions has it."""
 
     internal, name = False, "step"
 
-    def __init__(self, lowered):
-        self.lowered = lowered
+    def __init__(self, whole):
+        self.whole = whole
         self.objects = SimpleNamespace(calls=0)
 
 
@@ -135,6 +146,18 @@ def accumulated(step):
         total, _ = step(PARAMS, total, x)
 
 
+def simulated(matrix):
+    def loop(step):
+        u = jnp.ones(64)
+        for _ in range(CALLS):
+            u = step(matrix, u)
+
+    return loop
+
+
+MATRIX = 2 * jnp.eye(64)
+
+
 def again():
     """Return the first batch, made anew for each step."""
     return (next(iter(batches())) for _ in range(CALLS))
@@ -182,6 +205,7 @@ FILLED = np.empty(SHAPE, np.float32)
         (descend, proposed),
         (accumulate, accumulated),
         (perturb, dropped_by_hand),
+        (substep, simulated(lu_factor(MATRIX))),
     ],
 )
 def test_what_advances_or_is_the_same_on_purpose(jitted, calls):
@@ -193,3 +217,10 @@ def test_a_batch_that_does_not_advance():
     """It is made anew, with the same values."""
     found = judged(train, trained(again()))
     assert (found.kind, found.arguments) == ("batch", ("x",))
+
+
+def test_work_on_what_does_not_advance():
+    """A matrix is decomposed in each call, which another form does once."""
+    found = judged(step, simulated(MATRIX))
+    assert (found.kind, found.operation, found.arguments) == ("work", "lu", ("matrix",))
+    assert "test_repeats.py:" in found.where

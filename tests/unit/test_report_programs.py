@@ -245,6 +245,7 @@ def test_one_constraint_is_one_finding():
     [
         ("lookup", "looks up rows by a product of one-hot vectors, f[9]"),
         ("sort", "sorts 9,000 elements, and uses 32 of them"),
+        ("product", "multiplies all pairs, f[9], and sums these products"),
     ],
 )
 @pytest.mark.parametrize(("ratio", "is_found"), [(0.9, True), (0.4, False)])
@@ -262,6 +263,30 @@ def test_operations_with_a_cheaper_form(kind, verdict, ratio, is_found):
             f"train.step {verdict}, at a.py:7: 90 % of its operations, up to about "
             "2 min 42 s of 3 min on the device."
         )
+
+
+def test_what_each_call_computes_again_is_found():
+    """With the arguments from which it follows; if no call was timed, by the waits."""
+    names = {"arguments": ["a", "b"], "samples": 5, "calls": 90, "where": "a.py:7"}
+    given = {"kind": "work", "operation": "lu", "ratio": 0.8, **names}
+    waits = {"device": {"seconds": 200.0, "error_seconds": 0.0}}
+    since = {"seconds": 600.0, "looks": 900, "states": waits}
+    program = {"flops": 1e9}
+
+    def found(time, **other):
+        functions = function(numerics={"repeated": given}, samples={}, **other)
+        got = findings(functions=functions, time=time)
+        return [of.verdict for of in got if of.topic == "recomputed"]
+
+    again = (
+        "train.step computes lu at a.py:7 again, from the same a, b in 90 calls, as "
+    )
+    (only,) = found({"since_start": since}, program=program)
+    assert f"Each call of {again}" in only
+    assert only.endswith(
+        "up to about 2 min 40 s of 3 min 20 s of calls and waits for results."
+    )
+    assert found({}, program=program) == []
 
 
 def test_no_part_is_larger_than_the_time():

@@ -24,6 +24,7 @@ import numpy as np
 
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, address_of, array_of, reading
+from jaxmon.agent.checks.padding import Padding
 from jaxmon.agent.checks.repeats import Repeats
 from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
@@ -204,7 +205,7 @@ class NumericsPart(Part):
         self._states = States(
             context, watcher, is_float=self._is_small_float, names=self._names_of
         )
-        self._repeats = Repeats(context, self._lines)
+        self._repeats, self._padding = Repeats(context, self._lines), Padding(context)
         context.observers.promotion.append(self.promoted)
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
@@ -215,6 +216,7 @@ class NumericsPart(Part):
         self._submit(sample.function, sample.outputs)
         self._states.sampled(sample)
         self._repeats.sampled(sample)
+        self._padding.sampled(sample)
 
     def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
         """Have outputs read of a call that missed: the first shows what is right."""
@@ -332,7 +334,9 @@ class NumericsPart(Part):
     def snapshot(self) -> dict[str, facts.Numerics]:
         """Return the values found, by function."""
         lost, repeated = self._states.lost(), self._repeats.all()
-        checked = dict.fromkeys(lost | repeated, Outputs()) | self._outputs.copy()
+        padded = self._padding.all()
+        others = dict.fromkeys(lost | repeated | padded, Outputs())
+        checked = others | self._outputs.copy()
         found = {
             function.name: facts.Numerics(
                 values=outputs.checked,
@@ -344,6 +348,7 @@ class NumericsPart(Part):
                 ),
                 frozen=self._states.of(function),
                 repeated=repeated.get(function, facts.Repeated()),
+                padded=padded.get(function, facts.Padded()),
             )
             for function, outputs in checked.items()
         }

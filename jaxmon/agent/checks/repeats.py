@@ -1,10 +1,11 @@
 """
 Arguments that never advance: the arrays that a training step updates, if it is called
-with the same ones again, and batches with the values of the batch before.
+with the same ones again, batches with the values of the batch before, and arrays from
+which alone follows much of what a function computes.
 
 Sampled calls, and the calls that follow the first of these, are compared until it is
-clear that the arguments advance, mostly after two. Of jitted functions that compute no
-gradient, nothing is concluded: their caller may want the same again.
+clear that the arguments advance, mostly after two. Of states and batches of functions
+that compute no gradient, nothing is concluded: their caller may want the same again.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.jaxlink.contents import argument_name
+from jaxmon.agent.jaxlink.inefficiencies import recomputed
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import is_key
 from jaxmon.agent.jaxlink.updates import counts, updated
 from jaxmon.facts import functions as facts
 
 
-_MOST_FUNCTIONS, _MOST_LEAVES = 1000, 1000
+MOST_FUNCTIONS, MOST_LEAVES = 1000, 1000
 # Samples after which the next call is compared, too.
 _FOLLOWED = 8
 # Samples, calls, and pairs of calls, in which nothing may change before that is said.
-_SAMES, _SAME_CALLS, _PAIRS = 4, 100, 2
+_SAMES, _SAME_CALLS, _PAIRS, _FIXED_CALLS = 4, 100, 2, 20
 # Elements of an array of NumPy that are compared, 10 µs at most, and how many values
 # some of them have at least: a mask, or a batch of padding, may well come again.
 _COMPARED, _SEEN, _VALUES = 4096, 256, 16
@@ -61,7 +63,7 @@ class _Arguments:
     @property
     def is_open(self) -> bool:
         """Whether some have not advanced so far."""
-        return len(self._held) > 1 or bool(self._fresh)
+        return bool(self._held or self._fresh)
 
     def add(
         self, leaves: Sequence[Any], call: int, results: Sequence[Any] | None
@@ -94,20 +96,40 @@ class _Arguments:
             for at, leaf in arrays
         )
 
-    def explain(self, jaxpr: Any) -> facts.Repeated:
+    def explain(self, jaxpr: Any, lines: SourceLineFinder) -> facts.Repeated:
         """Return what does not advance, of a function that has this *jaxpr*."""
         calls = self._last - self._first
         # A benchmark may pass the same of everything.
-        is_long = self.samples >= _SAMES and calls >= _SAME_CALLS and self._moved
-        state = updated(jaxpr, self._number) if is_long and self.is_open else []
+        is_judged = self.samples >= _SAMES and self._moved and self.is_open
+        is_long = is_judged and calls >= _SAME_CALLS
+        state = updated(jaxpr, self._number) if is_long else []
         held = [at for at in state if at in self._held]
         kind, found = "state", held
         if state and not held and self._pairs >= _PAIRS:
             kind, found = "batch", sorted(self._fresh)
-        if not found or (held and held != state):
+        if found and not (held and held != state):
+            names = tuple([argument_name(jaxpr, at) for at in found])
+            return facts.Repeated(kind, names, self.samples, calls + 1, counts(jaxpr))
+        if is_judged and calls >= _FIXED_CALLS and len(jaxpr.invars) == self._number:
+            return self._recomputed(jaxpr, calls + 1, lines)
+        return facts.Repeated()
+
+    def _recomputed(
+        self, jaxpr: Any, calls: int, lines: SourceLineFinder
+    ) -> facts.Repeated:
+        found = recomputed(jaxpr, self._held, lines)
+        if found is None:
             return facts.Repeated()
-        names = tuple([argument_name(jaxpr, at) for at in found])
-        return facts.Repeated(kind, names, self.samples, calls + 1, counts(jaxpr))
+        work, used = found
+        return facts.Repeated(
+            "work",
+            tuple([argument_name(jaxpr, at) for at in used]),
+            self.samples,
+            calls,
+            operation=work.array,
+            ratio=work.ratio,
+            where=work.where,
+        )
 
 
 def _few(array: Any) -> Any:
@@ -139,11 +161,11 @@ class Repeats:
             return
         leaves = tree.tree_leaves((sample.args, sample.kwargs))
         call = function.objects.calls
-        if len(leaves) > _MOST_LEAVES:
+        if len(leaves) > MOST_LEAVES:
             return
         if found is not None:
             found.add(leaves, call, results)
-        elif len(self._found) < _MOST_FUNCTIONS:
+        elif len(self._found) < MOST_FUNCTIONS:
             found = self._found[function] = _Arguments(leaves, call, self._jax.Array)
         is_asked = found is not None and found.is_open and found.samples < _FOLLOWED
         if is_asked and results is None and sample.follow is not None:
@@ -158,10 +180,13 @@ class Repeats:
         """Return what does not advance, by function, with a line that calls it."""
         found = {}
         for function, arguments in self._found.copy().items():
-            jaxpr = function.lowered()
-            repeated = facts.Repeated() if jaxpr is None else arguments.explain(jaxpr)
-            if repeated.kind:
+            if (jaxpr := function.whole()) is None:
+                continue
+            repeated = arguments.explain(jaxpr, self._lines)
+            if repeated.kind in ("state", "batch"):
                 places = self._sites.places()
                 where = self._lines.place_that_calls(function.name, places)
-                found[function] = repeated.replace(where=where)
+                repeated = repeated.replace(where=where)
+            if repeated.kind:
+                found[function] = repeated
         return found

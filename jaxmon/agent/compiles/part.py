@@ -43,6 +43,7 @@ from jaxmon.agent.jaxlink.frames import (
     program_at,
     served_call,
     source_location,
+    traced_by,
 )
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import (
@@ -206,8 +207,10 @@ class Compiles(Part):
         if not function.internal:
             jaxpr = lowered_by(at)
             if jaxpr is not None:
-                # JAX keeps it for as long as it may compile it again.
+                # JAX keeps the whole for as long as it may compile it again.
                 function.lowered = weakref.ref(jaxpr)
+                whole = traced_by(at) if function.is_users else None
+                function.whole = weakref.ref(jaxpr if whole is None else whole)
             for observe in self._observers.lowered:
                 observe(function, None if called else frame, jaxpr)
 

@@ -30,7 +30,8 @@ from jaxmon.agent.jaxlink.backends import local_devices
 from jaxmon.agent.jaxlink.contents import captured, folded, selected, whole
 from jaxmon.agent.jaxlink.inefficiencies import inefficient
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
-from jaxmon.agent.jaxlink.updates import zeroed
+from jaxmon.agent.jaxlink.transforms import redrawn
+from jaxmon.agent.jaxlink.updates import unused, zeroed
 from jaxmon.agent.loaded_programs import (
     LoadedPages,
     LoadedProgram,
@@ -300,13 +301,19 @@ class Programs(Part):
             self._worker.drain(_SCRAPE_SECONDS)
         return self._records.copy()
 
-    def _contents(self, record: _Record, jaxpr: Any) -> Iterator[tuple[str, Any]]:
+    def _contents(self, function: Function, jaxpr: Any) -> Iterator[tuple[str, Any]]:
         """Yield what the latest program contains, by name of the fact."""
+        record, traced = self._records[function], function.whole()
         yield "selected", selected(jaxpr, self._lines)
         yield "inefficient", inefficient(jaxpr, self._lines)
         yield "zeroed", zeroed(jaxpr, self._lines)
+        if traced is not None:
+            yield "unused", unused(traced, self._lines)
+        yield "redrawn_at", redrawn(jaxpr, self._lines)
         if record.promotes:
             yield "promoted_at", executables.promoted_at(jaxpr, self._lines)
+        if record.double:
+            yield "widened_at", executables.widened_at(jaxpr, self._lines)
         if record.shapes:
             yield "whole", whole(jaxpr, record.shapes, self._lines)
             from jaxmon.agent.jaxlink.exchanges import resharded  # noqa: PLC0415 - on one device, nothing is
@@ -382,7 +389,7 @@ class Programs(Part):
             record = self._records[function]
             began = thread_time()
             if function.is_users:
-                contents = self._contents(record, jaxpr)
+                contents = self._contents(function, jaxpr)
                 record.contents.update((k, v) for k, v in contents if v is not None)
             self._budget.spend(began)
 

@@ -173,12 +173,10 @@ def kind_of(variable: Any) -> str:
 _COMPARES, _SELECTS = "eq", "select_n"
 _ADDED = frozenset((_COMPARES, _SELECTS, "stop_gradient", "broadcast_in_dim"))
 _CALLS = frozenset(("cond", "switch"))
-_PRODUCTS = {"dot_general": products.dot, "conv_general_dilated": products.convolution}
+PRODUCTS = {"dot_general": products.dot, "conv_general_dilated": products.convolution}
 # Cost as much as products of their matrix, more or less.
-_LIBRARY = frozenset(("cholesky", "eig", "eigh", "lu", "qr", "schur", "svd"))
-_SORTS = frozenset(("sort", "fft"))
-# What an operation of a product costs, in elements of others: both are judged by.
-_WEIGHTS = (1 / 64, 1.0)
+LIBRARY = frozenset(("cholesky", "eig", "eigh", "lu", "qr", "schur", "svd"))
+SORTS = frozenset(("sort", "fft"))
 
 
 def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
@@ -199,9 +197,12 @@ def selected(jaxpr: Any, lines: SourceLineFinder) -> Selected | None:
 class WorkReader:
     """Counts work, of products *weight* times; *vain* has facts on it by line."""
 
+    # What an operation of a product costs, in elements of others: both are judged by.
+    weights = (1 / 64, 1.0)
+
     def __init__(self, lines: SourceLineFinder, weight: float) -> None:
         self.lines, self._weight = lines, weight
-        self._left = _MOST_EQUATIONS
+        self._left, self._caller = _MOST_EQUATIONS, ""
         self.vain: dict[str, Any] = {}
 
     def read(self, jaxpr: Any, times: float = 1.0) -> float:
@@ -221,24 +222,33 @@ class WorkReader:
         name, inner = equation.primitive.name, list(jaxprs_in(equation))
         if name == "custom_linear_solve":  # the others are for derivatives
             inner = [(name, equation.params["jaxprs"].solve.jaxpr)]
-        if name in _PRODUCTS:
-            return self._weight * _PRODUCTS[name](equation)
+        if name in PRODUCTS:
+            return self._weight * PRODUCTS[name](equation)
         if not inner:
             operands = (*equation.invars, *equation.outvars)
             size: float = max(map(elements, operands), default=0)
-            if name in _LIBRARY:
+            if name in LIBRARY:
                 size *= self._weight * max(equation.invars[0].aval.shape)
-            return size * log2(max(size, 2)) if name in _SORTS else size
+            return size * log2(max(size, 2)) if name in SORTS else size
         trips = equation.params["length"] if name == "scan" else 1
         trips = trip_count(equation) if name == "while" else trips
         if trips is None:
             raise UncountableError
-        return sum(trips * self.read(jaxpr, trips * times) for _, jaxpr in inner)
+        before, self._caller = self._caller, self.place_of(equation)
+        work = sum(trips * self.read(jaxpr, trips * times) for _, jaxpr in inner)
+        self._caller = before
+        return work
+
+    def place_of(self, equation: Any) -> str:
+        """Return the line of *equation*, or of the call that has it, if JAX's has."""
+        return self.lines.place_of(equation.source_info.traceback) or self._caller
 
 
-def most_in_vain(jaxpr: Any, lines: SourceLineFinder, reader: type[WorkReader]) -> Any:
+def most_in_vain(
+    jaxpr: Any, lines: SourceLineFinder, reader: type[WorkReader], *more: Any
+) -> Any:
     """Return the fact on what is most of *jaxpr* of what a *reader* finds in vain."""
-    readers = [reader(lines, weight) for weight in _WEIGHTS]
+    readers = [reader(lines, weight, *more) for weight in reader.weights]
     try:
         wholes = [max(of.read(jaxpr), 1.0) for of in readers]
     except UncountableError:

@@ -198,6 +198,17 @@ def promoted_at(jaxpr: Any, lines: SourceLineFinder) -> str:
     return _first(jaxpr, _makes_double, lines)
 
 
+def widened_at(jaxpr: Any, lines: SourceLineFinder) -> str:
+    """Return the line that multiplies an array of fewer bits by one of float64."""
+    return _first(jaxpr, _is_widening, lines)
+
+
+def _is_widening(equation: Any) -> bool:
+    types = {str(of.aval.dtype) for of in equation.invars[:2]}
+    is_product = equation.primitive.name == "dot_general"
+    return is_product and len(types) > 1 and "float64" in types
+
+
 def _makes_double(equation: Any) -> bool:
     made = (of.aval for of in equation.outvars)
     return any(

@@ -40,6 +40,8 @@ AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 _LOWERS = "lower_sharding_computation"
 _MAX_LOWERING_STEPS = 16
+_TRACED = "_pjit_lower"
+_MAX_TRACED_STEPS = 4
 _LOWERED = ("from_hlo", _LOWERS)
 # Functions that compile, and their variables for what is compiled.
 _COMPILING = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}
@@ -164,6 +166,12 @@ def lowering_at(frame: FrameType) -> FrameType | None:
 def lowered_by(frame: FrameType | None) -> Any:
     """Return the jaxpr that *frame* lowers; `None` if it is not found."""
     return frame and getattr(frame.f_locals.get("closed_jaxpr"), "jaxpr", None)
+
+
+def traced_by(frame: FrameType | None) -> Any:
+    """Return what *frame* lowers with what is not used; `None` if it is not found."""
+    above = nearest(frame, (_TRACED,), _MAX_TRACED_STEPS)
+    return above and getattr(above.f_locals.get("jaxpr"), "jaxpr", None)
 
 
 def key_at(frame: FrameType) -> object:

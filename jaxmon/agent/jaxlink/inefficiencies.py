@@ -1,16 +1,23 @@
 """
-Operations with a cheaper form: lookups by products with one-hot vectors, and sorts of
-which few elements are used.
+Operations with a cheaper form: lookups by products with one-hot vectors, sorts of which
+few elements are used, and products of matrices written as sums of a broadcast product.
+And those which every call computes again from the same arguments.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import reduce
 from itertools import islice
+from math import prod
+from operator import or_
 from typing import Any, TypeAlias
 
 from jaxmon.agent.jaxlink.contents import (
+    LIBRARY,
+    PRODUCTS,
+    SORTS,
     WorkReader,
     called,
     is_literal,
@@ -19,13 +26,16 @@ from jaxmon.agent.jaxlink.contents import (
 )
 from jaxmon.agent.jaxlink.products import elements
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transforms import jaxprs_of
+from jaxmon.agent.jaxlink.transforms import jaxprs_in, jaxprs_of
 from jaxmon.facts.contents import Inefficient
 
 
 # Fewer rows of a table, or elements of a sort, take no time; one of so many is few.
 _SMALLEST_TABLE, _SMALLEST_SORT, _FEW = 256, 1000, 8
+_SHORTEST_SUM = 32
 _MOST_EQUATIONS, _MOST_STEPS = 20_000, 1000
+# Take longer than to read their results.
+_DEAR = LIBRARY | {*PRODUCTS, *SORTS, "scan", "while"}
 _KEPT = frozenset(("convert_element_type", "copy", "stop_gradient"))
 
 _Made: TypeAlias = Mapping[Any, Any]
@@ -34,10 +44,16 @@ _Judged: TypeAlias = tuple[Inefficient, list[Any]]
 
 def inefficient(jaxpr: Any, lines: SourceLineFinder) -> Inefficient | None:
     """Return what wastes most of *jaxpr*; 1 µs per equation if nothing, else 10 µs."""
-    found: Inefficient | None = None
-    if any(any(_judged(inside)) for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS)):
-        found = most_in_vain(jaxpr, lines, _InefficiencyReader)
-    return found
+    kinds = {of.kind for inside in _inside(jaxpr) for of, _ in _judged(inside)}
+    readers = {
+        _ProductReader if of == "product" else _InefficiencyReader for of in kinds
+    }
+    found = (most_in_vain(jaxpr, lines, reader) for reader in readers)
+    return max(filter(None, found), key=lambda of: of.ratio, default=None)
+
+
+def _inside(jaxpr: Any) -> Iterator[Any]:
+    return jaxprs_of(jaxpr, _MOST_EQUATIONS)
 
 
 class _InefficiencyReader(WorkReader):
@@ -47,11 +63,100 @@ class _InefficiencyReader(WorkReader):
         """Note them by line."""
         costs = {id(of): cost for of, cost in zip(jaxpr.eqns, work, strict=True)}
         for fact, wasted in _judged(jaxpr):
-            where = self.lines.place_of(wasted[-1].source_info.traceback)
-            if where:
+            where = self.place_of(wasted[-1])
+            if where and self.judges(fact.kind):
                 before = self.vain.get(where, fact.replace(where=where))
                 more = times * sum(costs[id(of)] for of in wasted)
                 self.vain[where] = before.replace(ratio=before.ratio + more)
+
+    def judges(self, kind: str) -> bool:
+        """Return whether it judges a *kind* of them."""
+        return kind != "product"
+
+
+class _ProductReader(_InefficiencyReader):
+    """Finds products that would be faster as such: other products are, too."""
+
+    weights = (1 / 64, 1 / 8)
+
+    def judges(self, kind: str) -> bool:
+        """Return whether that is a *kind* of product."""
+        return kind == "product"
+
+
+def recomputed(
+    jaxpr: Any, fixed: Collection[int], lines: SourceLineFinder
+) -> tuple[Inefficient, list[int]] | None:
+    """
+    Return what is most of *jaxpr* of what follows from the *fixed* arguments alone, by
+    their numbers, and from which; what is no more work than to read it does not count.
+    10 µs per equation.
+    """
+    given = {jaxpr.invars[at]: 1 << at for at in fixed}
+    sources: dict[str, int] = {}
+    more = _fixed(jaxpr, given, {}), sources
+    found: Inefficient | None = most_in_vain(jaxpr, lines, _FixedReader, *more)
+    if found is None:
+        return None
+    return found, [at for at in fixed if sources[found.where] >> at & 1]
+
+
+class _FixedReader(WorkReader):
+    """
+    Finds operations whose operands are the same in each call: those of which *fixed*
+    has arguments, as bits. Adds to *sources* these of a line.
+    """
+
+    def __init__(
+        self,
+        lines: SourceLineFinder,
+        weight: float,
+        fixed: Mapping[int, int],
+        sources: dict[str, int],
+    ) -> None:
+        super().__init__(lines, weight)
+        self._fixed, self._sources = fixed, sources
+
+    def judge(self, jaxpr: Any, work: list[float], times: float) -> None:
+        """Note them by line, and by name."""
+        for equation, cost in zip(jaxpr.eqns, work, strict=True):
+            name = _dear(equation) if self._fixed.get(id(equation)) else ""
+            if name and (where := self.place_of(equation)):
+                fact = Inefficient("fixed", name, where=where)
+                before = self.vain.get(where, fact)
+                self.vain[where] = before.replace(ratio=before.ratio + times * cost)
+                mask = self._sources.get(where, 0) | self._fixed[id(equation)]
+                self._sources[where] = mask
+
+
+def _fixed(jaxpr: Any, given: dict[Any, int], found: dict[int, int]) -> dict[int, int]:
+    """
+    Note by the identity of equations, outermost first, from which arguments each
+    follows, by those of what is *given*; 0 if from others, too, wherever it is called.
+    Loops and branches are taken as a whole.
+    """
+    for equation in jaxpr.eqns:
+        variables = [of for of in equation.invars if not is_literal(of)]
+        masks = [given.get(of, 0) for of in variables]
+        mask = reduce(or_, masks, 0) if all(masks) and not equation.effects else 0
+        follows = found.get(id(equation), 1) and mask
+        found[id(equation)] = found.get(id(equation), 0) | mask if follows else 0
+        given.update(dict.fromkeys(equation.outvars if mask else (), mask))
+        inner = None if mask else called(equation.params)
+        if inner is not None and len(inner.invars) == len(equation.invars):
+            pairs = zip(inner.invars, equation.invars, strict=True)
+            taken = {of: given.get(by, 0) for of, by in pairs if not is_literal(by)}
+            _fixed(inner, taken, found)
+    return found
+
+
+def _dear(equation: Any) -> str:
+    """Return the operation in *equation* that is more work than to read its result."""
+    names = [equation.primitive.name]
+    for _, jaxpr in jaxprs_in(equation):
+        for inner in _inside(jaxpr):
+            names += [of.primitive.name for of in inner.eqns]
+    return next((name for name in names if name in _DEAR), "")
 
 
 def _made(jaxpr: Any) -> dict[Any, Any]:
@@ -62,17 +167,41 @@ def _judged(jaxpr: Any) -> list[_Judged]:
     made = _made(jaxpr)
     operands = [of for equation in jaxpr.eqns for of in equation.invars]
     uses = Counter(of for of in [*operands, *jaxpr.outvars] if not is_literal(of))
+    judges = {"dot_general": _lookup, "slice": _sort, "reduce_sum": _product}
     found = [
-        _lookup(equation, made)
-        if equation.primitive.name == "dot_general"
-        else _sort(equation, made, uses)
+        judges[equation.primitive.name](equation, made, uses)
         for equation in jaxpr.eqns
-        if equation.primitive.name in {"dot_general", "slice"}
+        if equation.primitive.name in judges
     ]
     return [of for of in found if of is not None]
 
 
-def _lookup(equation: Any, made: _Made) -> _Judged | None:
+def _product(equation: Any, made: _Made, _: Counter[Any]) -> _Judged | None:
+    product = made.get(equation.invars[0])
+    if product is None or product.primitive.name != "mul":
+        return None
+    axes = {*equation.params["axes"]}
+    left, right = (_varies_along(of, made) for of in product.invars)
+    shape = product.outvars[0].aval.shape
+    length, rows, columns = (
+        prod(shape[axis] for axis in of) for of in (axes, left - right, right - left)
+    )
+    if not axes <= left & right or length < _SHORTEST_SUM or min(rows, columns) < _FEW:
+        return None
+    return Inefficient("product", kind_of(product.outvars[0])), [product, equation]
+
+
+def _varies_along(variable: Any, made: _Made) -> set[int]:
+    """Return the axes along which *variable* does not repeat one element."""
+    axes = {axis for axis, size in enumerate(variable.aval.shape) if size > 1}
+    equation = None if is_literal(variable) else made.get(variable)
+    if equation is not None and equation.primitive.name == "broadcast_in_dim":
+        inner = _varies_along(equation.invars[0], made)
+        axes &= {equation.params["broadcast_dimensions"][axis] for axis in inner}
+    return axes
+
+
+def _lookup(equation: Any, made: _Made, _: Counter[Any]) -> _Judged | None:
     sides, _ = equation.params["dimension_numbers"]
     for operand, contracted in zip(equation.invars, sides, strict=True):
         compared, inside = _source(operand, made)

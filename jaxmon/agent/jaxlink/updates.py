@@ -1,8 +1,8 @@
-"""Updates in a program: what it returns as it takes it, plus or minus something."""
+"""Updates in a program: what it takes, plus or minus something, returned or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jaxmon.agent.jaxlink.contents import argument_name, is_literal
@@ -16,10 +16,13 @@ _MOST_EQUATIONS = 20_000
 _BACKWARD = "transpose("
 
 
-def _updates(jaxpr: Any) -> Iterator[tuple[int, Any, dict[Any, Any]]]:
+def _updates(
+    jaxpr: Any, results: Iterable[Any]
+) -> Iterator[tuple[int, Any, dict[Any, Any]]]:
     """
-    Yield the number of each argument that *jaxpr* updates, what it adds or subtracts,
-    and what makes that; arrays of floats only. Takes some 100 ns per equation.
+    Yield the number of each argument of *jaxpr* of which one of its *results* is an
+    update, what that adds or subtracts, and what makes this; arrays of floats only.
+    Takes some 100 ns per equation.
     """
     given = {
         var: at
@@ -27,7 +30,7 @@ def _updates(jaxpr: Any) -> Iterator[tuple[int, Any, dict[Any, Any]]]:
         if getattr(var.aval, "shape", ()) and "float" in str(var.aval.dtype)
     }
     made = {of.outvars[0]: of for of in jaxpr.eqns if of.outvars}
-    for result in jaxpr.outvars:
+    for result in results:
         total = None if is_literal(result) else made.get(result)
         name = "" if total is None else total.primitive.name
         if total is None or name not in ("add", "sub"):
@@ -46,7 +49,7 @@ def zeroed(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
     may be left as they are on purpose. Takes some 100 ns per equation.
     """
     names, where = [], ""
-    for at, added, made in _updates(jaxpr):
+    for at, added, made in _updates(jaxpr, jaxpr.outvars):
         product = made.get(added)
         factors = product.invars if product else ()
         zero = any(is_literal(of) and of.val == 0 for of in factors)
@@ -63,13 +66,39 @@ def updated(jaxpr: Any, number: int) -> list[int]:
     that *number*, and it computes a gradient. Takes a microsecond per equation.
     """
     is_whole = len(jaxpr.invars) == number
-    found = [at for at, _, _ in _updates(jaxpr)] if is_whole else []
-    stacks = (
-        str(equation.source_info.name_stack)
-        for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS if found[1:] else 0)
+    found = [at for at, _, _ in _updates(jaxpr, jaxpr.outvars)] if is_whole else []
+    return found if found[1:] and _is_backward(jaxpr) else []
+
+
+def unused(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
+    """
+    Return arguments of *jaxpr* that it updates, if nothing returns or uses any of the
+    updates; it computes a gradient. Takes a microsecond per equation.
+    """
+    if len(jaxpr.eqns) > _MOST_EQUATIONS:
+        return None
+    made = [of for equation in jaxpr.eqns for of in equation.outvars]
+    operands = (of for equation in jaxpr.eqns for of in equation.invars)
+    used = {of for of in (*operands, *jaxpr.outvars) if not is_literal(of)}
+    found = list(_updates(jaxpr, (of for of in made if of not in used)))
+    if not found[1:] or not _is_backward(jaxpr) or any(_updates(jaxpr, jaxpr.outvars)):
+        return None
+    places = (
+        lines.place_of(made[of].source_info.traceback)
+        for _, of, made in found
+        if of in made
+    )
+    names = tuple([argument_name(jaxpr, at) for at, _, _ in found])
+    return Frozen(names, where=next(filter(None, places), ""))
+
+
+def _is_backward(jaxpr: Any) -> bool:
+    """Return whether *jaxpr* computes a gradient."""
+    return any(
+        _BACKWARD in str(equation.source_info.name_stack)
+        for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS)
         for equation in inside.eqns
     )
-    return found if any(_BACKWARD in stack for stack in stacks) else []
 
 
 def counts(jaxpr: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 INDENT = "  "
 UNKNOWN = "-"
 ELLIPSIS = "…"
+_MOST_NAMED = 3
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _PREFIXES = ("", " k", " M", " G", " T", " P", " E")
 UNITS = (
@@ -201,6 +202,13 @@ def counted(count: float, noun: str) -> str:
     """Return ``1 array``, ``12 arrays``, ``12 processes``."""
     ending = "es" if noun.endswith("s") else "s"
     return f"{count:,.0f} {noun}{'' if count == 1 else ending}"
+
+
+def named(names: Sequence[str]) -> str:
+    """Return ``a, b, c and 4 others``."""
+    rest = names[_MOST_NAMED:]
+    others = f" and {counted(len(rest), 'other')}" if rest else ""
+    return ", ".join(names[:_MOST_NAMED]) + others
 
 
 def _columns(character: str) -> int:

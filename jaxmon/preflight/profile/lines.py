@@ -26,37 +26,37 @@ class SlowLine(NamedTuple):
 
 
 def slow_lines(
-    known: CompileLines, parts: Mapping[str, float], seconds: float
+    costs: CompileLines, parts: Mapping[str, float], seconds: float
 ) -> list[SlowLine]:
     """Return lines, once each, by the *parts* of a compile of so many *seconds*."""
-    found = [of for of in _lines(known, parts, seconds) if of.where]
+    found = [of for of in _lines(costs, parts, seconds) if of.where]
     found = [of for of in found if of.seconds >= _WORTH * seconds]
     by_place = {of.where: of for of in sorted(found, key=lambda of: of.seconds)}
     return sorted(by_place.values(), key=lambda of: -of.seconds)
 
 
 def _lines(
-    known: CompileLines, parts: Mapping[str, float], seconds: float
+    costs: CompileLines, parts: Mapping[str, float], seconds: float
 ) -> Iterator[SlowLine]:
     rest = seconds - sum(parts.get(name, 0.0) for name in (FOLDING, LOAD, REST, TRACE))
     traced, folding = parts.get(TRACE, 0.0), parts.get(FOLDING, 0.0)
-    more = "more than " if known.uncounted else ""
-    all_of_it = f"of {more}{counted(known.equations, 'equation')}"
-    named = [f"{name} {n:,}" for name, n in known.operations.items()][:_MOST_NAMED]
+    more = "more than " if costs.uncounted else ""
+    all_of_it = f"of {more}{counted(costs.equations, 'equation')}"
+    named = [f"{name} {n:,}" for name, n in costs.operations.items()][:_MOST_NAMED]
     mostly = f": {', '.join(named)}" if named else ""
-    loop = known.unrolled
-    if loop and known.inside >= known.most:
-        at = f", {known.most:,} at {known.where}" if known.where != loop.where else ""
-        inside = f"{known.inside:,} {all_of_it}{at}{mostly}"
+    loop = costs.unrolled
+    if loop and costs.inside >= costs.most:
+        at = f", {costs.most:,} at {costs.where}" if costs.where != loop.where else ""
+        inside = f"{costs.inside:,} {all_of_it}{at}{mostly}"
         # Its body is traced each time.
-        rest += traced if known.loop == loop.where else 0.0
+        rest += traced if costs.loop == loop.where else 0.0
         text = f"a Python loop, unrolled at least {loop.times:,} times, {inside}"
         yield SlowLine(loop.where, "unrolled", rest, text)
     else:
-        text = f"{known.most:,} {all_of_it}{mostly}"
-        yield SlowLine(known.where, "equations", rest, text)
-    took = min(known.traced_seconds, traced)
-    yield SlowLine(known.traced, "tracing", took, f"about {duration(took)} of tracing")
-    if of := known.folded:
+        text = f"{costs.most:,} {all_of_it}{mostly}"
+        yield SlowLine(costs.where, "equations", rest, text)
+    took = min(costs.traced_seconds, traced)
+    yield SlowLine(costs.traced, "tracing", took, f"about {duration(took)} of tracing")
+    if of := costs.folded:
         text = f"most likely what is folded: {of.operation} of {of.constant}"
         yield SlowLine(of.where, "folding", folding, text)

@@ -99,13 +99,13 @@ def read(directory: Path) -> CompileTimes:
     for path in sorted(directory.glob("*.jsonl")):
         begun: dict[str, TracedCompile] = {}
         loaded: dict[str, bool] = {}
-        known: dict[str, CompileLines] = {}
+        costs: dict[str, CompileLines] = {}
         for line in map(json.loads, path.read_text().splitlines()):
             marker = line.pop("marker")
             if "function" in line:
                 begun[marker] = TracedCompile(**line)
             elif "lines" in line:
-                known[marker] = from_json(CompileLines, line["lines"])
+                costs[marker] = from_json(CompileLines, line["lines"])
             else:
                 program = begun[marker]
                 program.untraced = program.untraced or line["cut"] or ""
@@ -127,10 +127,10 @@ def read(directory: Path) -> CompileTimes:
                     groups[group] += seconds
                     program.passes[name] += seconds
             program.complete(groups, LOAD if loaded[marker] else None)
-            if marker in known:
-                program.equations = known[marker].equations
+            if marker in costs:
+                program.equations = costs[marker].equations
                 of_all = program.parts, program.seconds
-                program.lines = slow_lines(known[marker], *of_all)
+                program.lines = slow_lines(costs[marker], *of_all)
     return found
 
 
