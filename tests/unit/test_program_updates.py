@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxmon.agent.jaxlink.executables import widened_at
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import redrawn
 from jaxmon.agent.jaxlink.updates import unused, zeroed
@@ -127,3 +128,20 @@ def test_loops_that_draw_the_same_in_each_pass():
     for fun in (stepped, folded_in, carried):
         for key in (keys[0], legacy):
             assert redrawn(jaxpr_of(fun, key, x), LINES) == ""
+
+
+def layer(x, w):
+    return jnp.tanh(x @ w)  # the line
+
+
+def test_products_that_a_batch_of_float64_widens():
+    """By the line; not if all is in float64, or is converted to it."""
+    with jax.enable_x64(True):
+        wide, narrow = jnp.ones((3, 3)), jnp.ones((3, 3), jnp.float32)
+        found = widened_at(
+            jaxpr_of(jax.grad(lambda *of: layer(*of).sum()), wide, narrow), LINES
+        )
+        assert found.endswith(at(layer, 1))
+        assert widened_at(jaxpr_of(layer, wide, wide), LINES) == ""
+        meant = jaxpr_of(lambda x, w: layer(x, w.astype(jnp.float64)), wide, narrow)
+        assert widened_at(meant, LINES) == ""
