@@ -136,7 +136,7 @@ def layer(x, w):
 
 def test_products_that_a_batch_of_float64_widens():
     """By the line; not if all is in float64, or is converted to it."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(new_val=True):
         wide, narrow = jnp.ones((3, 3)), jnp.ones((3, 3), jnp.float32)
         found = widened_at(
             jaxpr_of(jax.grad(lambda *of: layer(*of).sum()), wide, narrow), LINES
