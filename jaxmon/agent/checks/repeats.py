@@ -65,6 +65,11 @@ class _Arguments:
         """Whether some have not advanced so far."""
         return bool(self._held or self._fresh)
 
+    @property
+    def asks(self) -> bool:
+        """Whether the next call would show more of a state or a batch."""
+        return len(self._held) > 1 or bool(self._fresh)
+
     def add(
         self, leaves: Sequence[Any], call: int, results: Sequence[Any] | None
     ) -> None:
@@ -167,7 +172,7 @@ class Repeats:
             found.add(leaves, call, results)
         elif len(self._found) < MOST_FUNCTIONS:
             found = self._found[function] = _Arguments(leaves, call, self._jax.Array)
-        is_asked = found is not None and found.is_open and found.samples < _FOLLOWED
+        is_asked = found is not None and found.asks and found.samples < _FOLLOWED
         if is_asked and results is None and sample.follow is not None:
             returned = [
                 weakref.ref(of)
