@@ -25,7 +25,7 @@ from jaxmon.symptoms.symptom import Finding
 
 _EARLIER = 60.0
 # Changes after which a program has a rhythm.
-_RHYTHM = 20
+_RHYTHM, _RHYTHM_OF_LOCKS = 20, 5
 _MOST_LINES = 5
 _MOST_OTHERS = 3
 _MOST_GONE = 2
@@ -311,11 +311,11 @@ def _long_after(now: Now, limits: Limits) -> float:
         after.append(seconds_in(limits.deadlocked))
     there, before = now.longest_there, now.longest_before
     repeats = now.repeats if now.state in _AWAITS else 0
-    rhythm = now.changes >= _RHYTHM
+    rhythm, often = now.changes >= _RHYTHM, now.changes >= _RHYTHM_OF_LOCKS
     usual = (
         (repeats and there, there, limits.stalled_in_a_state),
         ((repeats >= _REPEATS or rhythm) and there, there, limits.stalled_on_a_line),
-        (rhythm and now.lock, before, limits.stalled_for_a_lock),
+        (often and now.lock, before, limits.stalled_for_a_lock),
         (rhythm and before, before, limits.stalled_in_a_state),
     )
     after += [max(seconds_in(of), times * most) for holds, most, of in usual if holds]

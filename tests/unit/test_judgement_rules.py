@@ -46,7 +46,7 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
-symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
+symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM; _RHYTHM_OF_LOCKS
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
