@@ -394,6 +394,8 @@ class WallTime(Fact):
         turns: of how many requests that began in the last minute it is known how long
             ago their last data had come, which is how long they waited for their turn.
         turn_seconds: how long that was, on average.
+        processes: how many of multiprocessing the program has started, and how many
+            *processes_at_once* there were at most.
     """
 
     since_start: Period = Period()
@@ -409,6 +411,8 @@ class WallTime(Fact):
     called: Mapping[str, str] = NOTHING
     turns: int = 0
     turn_seconds: float = 0.0
+    processes: int = 0
+    processes_at_once: int = 0
 
     by_name = ("requests",)
 

@@ -163,6 +163,7 @@ class ProcessLimits:
         "that is held in vain to be a finding.",
     )
     exchange_worth = ratio(0.1, "Fraction of arguments and results exchanged in vain.")
+    processes_again = count(4, "Processes started for each that there is at once.")
     padding_worth = ratio(0.5, "Fraction of an argument that is padding.")
     exchange_bytes = count(1_048_576, "Minimum bytes that each device gets for that.")
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")

@@ -9,10 +9,11 @@ from jaxmon import catalog, promql
 from jaxmon.facts.marked import RouteFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.record import summed
 from jaxmon.facts.status import AgentSummary, Reason
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration
+from jaxmon.host.formats.layout import counted, duration, share, share_of_time
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge, gauge_over, re
 from jaxmon.symptoms import recorded
@@ -375,7 +376,35 @@ def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
+def _processes(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect waits for processes that are started anew, as a pool for each batch."""
+    period, limits = snapshot.time.period, snapshot.limits
+    started, most = snapshot.time.processes, snapshot.time.processes_at_once
+    waits = [of for of in period.places if of.state == "blocked" and of.divided]
+    spent = summed((of.place, of.seconds) for of in waits)
+    took, where = sum(spent.values()), max(spent, key=spent.__getitem__, default="")
+    again = started >= limits.processes_again * max(most, 1)
+    if again and period.settled and period.is_worth(took, "blocked", limits.time_worth):
+        part = share_of_time(took, period.seconds)
+        yield Finding(
+            "processes",
+            where,
+            f"The program waited {duration(took)}, {part}, for processes that it "
+            f"starts anew: {started:,} so far, up to {most:,} at once; "
+            f"{share(spent[where], took)} of it at {where}.",
+            (),
+            "Start them once, before the loop, and keep them: each starts Python anew, "
+            "and imports its modules.",
+            where=where,
+        )
+
+
 SYMPTOMS = (
+    Symptom(
+        *("processes", "", "Processes are started again and again.", HINT, _processes),
+        *(catalog.WALL_SECONDS, "Debug: Where the time goes"),
+        missing="only the process knows its children",
+    ),
     Symptom(
         *("deploy", "", "Processes have just started."),
         rule=(DEPLOY_ALERT, _deploy_in_progress),

@@ -72,6 +72,21 @@ def test_waiting_in_an_activity_that_the_program_marks_is_expected():
 
 
 @pytest.mark.parametrize(
+    ("started", "at_once", "is_found"),
+    [(20, 2, True), (20, 8, False), (0, 0, False)],
+)
+def test_processes_that_are_started_anew(started, at_once, is_found):
+    """As by a pool for each batch: what waits for them is not expected."""
+    time = ledger({"blocked": 0.5})
+    waits = {"state": "blocked", "place": "d.py:4", "divided": True}
+    time["since_start"]["places"] = [{**waits, "seconds": 300.0}]
+    time |= {"processes": started, "processes_at_once": at_once}
+
+    got = [(of.topic, of.where) for of in findings(time=time, **NO_MORE)]
+    assert got == [("processes", "d.py:4")] * is_found
+
+
+@pytest.mark.parametrize(
     ("marked", "topics"),
     [
         ({}, ["blocked", "sleeps"]),

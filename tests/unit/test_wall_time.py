@@ -3,6 +3,7 @@
 import gc
 import json
 import linecache
+import multiprocessing.process
 import os
 import signal
 import sys
@@ -465,6 +466,18 @@ def test_workers_are_asleep_while_they_only_wake_up_to_wait_again():
     assert workers.asleep(3611.0) == 2
     del used[8]  # it has ended, and another one may begin
     assert workers.worked(3615.0)
+
+
+def test_processes_are_counted_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that have been started, though some have ended; a name of another kind."""
+    names = ["SpawnPoolWorker-7", "Process-9", "loader"]
+    children = [SimpleNamespace(name=name) for name in names]
+    monkeypatch.setattr(multiprocessing.process, "_children", children)
+    workers = WorkerProcesses(5.0, dict)
+    workers.look(1.0)
+    monkeypatch.setattr(multiprocessing.process, "_children", children[:1])
+    workers.look(2.0)
+    assert (workers.started, workers.at_once) == (9, 3)
 
 
 def trace_to_jaxpr() -> None:

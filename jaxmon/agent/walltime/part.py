@@ -184,6 +184,8 @@ class WallTimePart(Part):
             called=self._looks.called(),
             turns=turns,
             turn_seconds=turn_seconds,
+            processes=self._workers.started,
+            processes_at_once=self._workers.at_once,
         )
 
     def doing(self) -> Rank:

@@ -223,10 +223,11 @@ def time_of_workers() -> dict[int, int]:
 
 class WorkerProcesses:
     """
-    Follows whether the processes of multiprocessing do anything, and which workers of
-    a `Pool` fail: that waits for them, starts others, and mentions it nowhere. Those
-    are asleep that rest for *every* so many seconds, of which *read* returns what each
-    has used so far, in ticks of the kernel.
+    Follows whether the processes of multiprocessing do anything, how many have been
+    *started*, and were there *at_once*, and which workers of a `Pool` fail: that waits
+    for them, starts others, and mentions it nowhere. Those are asleep that rest for
+    *every* so many seconds, of which *read* returns what each has used so far, in ticks
+    of the kernel.
     """
 
     def __init__(
@@ -238,15 +239,24 @@ class WorkerProcesses:
         self._used: Mapping[int, int] = {}
         self._worked_at = self.read_at = 0.0
         self._pooled: list[tuple[str, Any]] = []
+        self.started = self.at_once = 0
         self._failed: deque[tuple[float, FailedHelper]] = deque(maxlen=_MOST_FAILED)
 
     def look(self, now: float) -> None:
-        """Note which workers of a `Pool` have failed since the last look; 1 µs each."""
-        before = self._pooled
+        """
+        Note how many processes there are and have been, and which workers of a `Pool`
+        have failed since the last look; 1 µs each.
+        """
+        before, children = self._pooled, _children()
+        # Each name ends with how many processes there have been.
+        numbers = (str(child.name).rpartition("-")[2] for child in children)
+        counts = (int(number) for number in numbers if number.isdecimal())
+        self.started = max((self.started, *counts))
+        self.at_once = max(self.at_once, len(children))
         # Not the process, which refers to what the program gave it.
         self._pooled = [
             (str(child.name), getattr(child, "_popen", None))
-            for child in _children()
+            for child in children
             if _OF_POOL in str(child.name)
         ]
         for name, ended in before:
