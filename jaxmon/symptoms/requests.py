@@ -121,9 +121,9 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
         found = (
             _failing(route, lately, limits)
             or (None if inherited else _failed(route, limits))
-            or _stuck(route, limits)
             or _lost_callers(route, facts)
             or _left(route, facts)
+            or _stuck(route, limits)
             or _waiting(lately, limits)
             or _slow(route, limits)
         )
@@ -158,7 +158,8 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
     finished = route.recent
     severity = _many_fail(route.failed, route.total, limits)
-    if finished or severity is None:
+    # Those in progress have come, however the earlier ones ended.
+    if finished or severity is None or (finished is not None and route.in_progress):
         return None
     text = (
         f"{route.failed:,.0f} of {counted(route.total, 'request')} to "
@@ -166,7 +167,7 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     )
     if finished is None:
         return _of_route("requests", severity, f"{text} since the start.", route)
-    text = f"{text}; none has come in the last {period(route.recent_seconds)}."
+    text = f"{text}; none has finished in the last {period(route.recent_seconds)}."
     return _of_route("requests", TICKET, text, route)
 
 
@@ -179,8 +180,12 @@ def _of_route(
 def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     """
     Yield that memory ran out on the line of most failures, which JAX's class of
-    exception does not say; else what requests failed with, and other errors.
+    exception does not say; else what requests failed with, and other errors. If none
+    has failed in the last minute, callers left: what kept the event loop is first.
     """
+    lately = {route.route: route for route in facts.requests}.get(about.subject)
+    if lately is not None and lately.recent and not lately.recent_failed:
+        yield from verdicts(facts, about, "event_loop")
     for process in processes(facts, about):
         of = {finding.topic: finding for finding in process.findings or ()}
         if "oom" in of and "requests" in of:

@@ -178,7 +178,10 @@ def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:
     before = reading(worker, at=START + 540)
     found = status(worker, before=before).answer
     assert found.state == "degraded"
-    assert "160 of 160 requests to POST /predict failed; none has come" in found.text
+    assert "160 of 160 requests to POST /predict failed; none has fin" in found.text
+    # Those that wait have come since.
+    act(worker, IN_PROGRESS, (*OLDEST, 3, ROUTE))
+    assert status(worker, before=before).answer.state == "fine"
 
 
 def test_failures_are_known_before_the_first_minute_is() -> None:
