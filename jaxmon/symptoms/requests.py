@@ -61,7 +61,7 @@ REQUESTS = (
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
 _MOST_LINES, _MOST_FAILURES = 5, 3
-# Of as many that should fail, one does, but once in twenty times.
+# Of as many that should fail, or wait, one does, but once in twenty times.
 _SOME = 3
 _COMPUTES = frozenset(("compile", "device", "fetch", "transfer"))
 # For how long requests must hang, as a part of the age of the oldest.
@@ -124,8 +124,9 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
             or _lost_callers(route, facts)
             or _left(route, facts)
             or _stuck(route, limits)
-            or _waiting(lately, limits)
+            or (_waiting(route, lately, limits) if route.cold_ratio else None)
             or _slow(route, limits)
+            or _waiting(route, lately, limits)
         )
         if found is not None:
             yield found
@@ -365,7 +366,10 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
+def _waiting(
+    minute: RequestSummary, route: RequestSummary, limits: Limits
+) -> Reason | None:
+    """Judge by the last ten minutes of *route*, unless that is over in the last one."""
     part, cold = route.cold_ratio, route.cold
     if part is None or cold is None or route.cold_total <= limits.cold_requests:
         return None
@@ -375,9 +379,13 @@ def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
         return None
     if part <= limits.cold_share or cold.p95 is None:
         return None
+    # As many came and waited for none, of which some would have.
+    if not minute.cold_ratio and (minute.recent or 0.0) * part >= _SOME:
+        return None
     text = (
-        f"{share(part, 1)} of the requests to {clean(route.route)} wait for a "
-        f"compile, and take up to {estimate(cold.p95)}."
+        f"{share(part, 1)} of the requests to {clean(route.route)} in the last "
+        f"{period(route.recent_seconds)} waited for a compile, and took up to "
+        f"{estimate(cold.p95)}."
     )
     return _of_route("cold_requests", TICKET, text, route)
 

@@ -138,6 +138,25 @@ def test_a_fault_that_is_over_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "took", "text"),
+    [
+        (2, 0.01, "Not quite: 98 % of the requests to POST /predict in the last"),
+        (60, 0.01, "Yes: 1 requests a second"),
+        (60, 9.0, "Not quite: warm requests to POST /predict are slow"),
+    ],
+)
+def test_compiles_that_are_over_hide_nothing(number: int, took: float, text: str):
+    """Unless it is not certain that they are; what is slow now comes first."""
+    worker = Worker()
+    worker.requests(500)
+    earlier = reading(worker, at=START + 10)
+    worker.requests(100, "success", "cold", 2.0)
+    before = reading(worker, at=START + 540)
+    worker.requests(number, took=took)
+    assert status(worker, before=before, earlier=earlier).answer.text.startswith(text)
+
+
+@pytest.mark.parametrize(
     ("outcome", "start", "minutes", "state"),
     [
         ("error", "warm", (3,), "failing"),
