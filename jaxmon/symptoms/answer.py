@@ -190,7 +190,7 @@ def _fine(facts: HostFacts) -> str:
     times = [route.rate_seconds for route in facts.requests if route.rate]
     times += [loop.rate_seconds for loop in facts.loops if loop.rate]
     times = times or [facts.recent.seconds(agent.worker) for agent in facts.agents]
-    lately = period(max(filter(None, times), default=None))
+    lately = period(max(filter(None, times), default=None), rates=True)
     since = "" if lately == "minute" else f", in the last {lately}"
     # What orchestrators ask is no request of users, but all that some programs have.
     users = [of for of in facts.requests if not catalog.is_probe(of.route)]
