@@ -185,7 +185,7 @@ def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     has failed in the last minute, callers left: what kept the event loop is first.
     """
     lately = {route.route: route for route in facts.requests}.get(about.subject)
-    if lately is not None and lately.recent and not lately.recent_failed:
+    if lately is not None and lately.recent_failed == 0:
         yield from verdicts(facts, about, "event_loop")
     for process in processes(facts, about):
         of = {finding.topic: finding for finding in process.findings or ()}

@@ -296,6 +296,23 @@ def test_a_fault_that_takes_most_of_the_time_is_known(topic, seconds, degraded):
     assert status(trains, verdict=verdict).answer.state == "fine"
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_keeps_callers_waiting_is_why_they_leave(*, fails: bool) -> None:
+    """Not what requests failed with before; unless they do now."""
+    failed = Finding("requests", ROUTE, "It failed.", ("ValueError, 3 min ago",), "")
+    held = Finding("event_loop", "a.py:3", "A line kept the loop.", (), "")
+    process = ProcessVerdict(findings=(as_fact(failed), as_fact(held)))
+    worker = Worker()
+    worker.requests(100)
+    worker.requests(90, "client_error", took=20.0)
+    worker.requests(90 * fails, "error")
+    before = reading(Worker(), at=START + 540)
+    found = status(worker, before=before, verdict=HostVerdict({"0": process})).answer
+    assert found.state == "failing"
+    why = "ValueError, 3 min ago." if fails else "A line kept the loop."
+    assert found.reasons[0].because == why
+
+
 CRASH = "pid 7 (train.py) raised OSError: full, at train.py:6 in save, 9 s ago."
 
 
