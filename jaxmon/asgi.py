@@ -165,8 +165,10 @@ class _Request:
 
     def _hung_up(self, kind: str) -> bool:
         """Return whether the client had left, which a server held up does not know."""
+        if kind != "http.response.start":
+            return False
         age, indicators = now() - self._request.started, recorder()
-        if kind != "http.response.start" or age < LONG_TURN or indicators is None:
+        if age < LONG_TURN or indicators is None:
             return False
         try:
             _, left = arrival(self._receive) or (0.0, False)

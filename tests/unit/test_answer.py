@@ -212,6 +212,15 @@ def test_failures_are_known_before_the_first_minute_is() -> None:
     assert found.text.endswith("requests to POST /predict failed since the start.")
 
 
+def test_a_new_sidecar_vouches_for_no_process_that_it_has_read_once() -> None:
+    """Of a young one, it knows all; what an old one did lately, a minute later."""
+    young, old = Worker(1, started=START + 540), Worker()
+    for worker in (young, old):
+        worker.requests(100)
+    assert status(young, old).answer.text.startswith("Yes, as far as known: ")
+    assert status(young).answer.text.startswith("Yes: ")
+
+
 def test_without_marks_the_answer_says_what_to_mark() -> None:
     """Nothing is known of users without marks; that is not the same as fine."""
     found = status(Worker()).answer
