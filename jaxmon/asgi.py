@@ -8,11 +8,13 @@ Requests of an ASGI application: FastAPI, Starlette, or any other.
 
 Each HTTP request is recorded as a `jaxmon.request`. Its route is the matched template
 (``/items/{id}``), never the path; unmatched requests are ``unmatched``. It lasts until
-the last byte of the response is sent. The status determines the outcome: 4xx is
-``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
-midway, is an ``error`` whatever its status; if the client disconnects first, it is a
-``client_error``. That it has is known if the application receives the server's message,
-or if the server is uvicorn, and nothing between it and this replaces ``receive``.
+the last byte of the response is sent, and counts from when it came if it waited a
+second or more for the event loop, where Linux and uvicorn say so. The status determines
+the outcome: 4xx is ``client_error``, 5xx ``error``. A truncated response, for example a
+stream that fails midway, is an ``error`` whatever its status; if the client disconnects
+first, it is a ``client_error``. That it has is known if the application receives the
+server's message, or if the server is uvicorn, and nothing between it and this replaces
+``receive``; on Linux, also if the event loop was held up meanwhile.
 
 With the setting ``serverless``, metrics and spans are pushed before the last byte is
 sent: after it, the platform may freeze the process.
@@ -24,7 +26,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.indicators import invocations, requests
+from jaxmon.indicators.endings import now
 from jaxmon.indicators.recorder import RequestOrigin, recorder
+from jaxmon.indicators.routes import LONG_TURN, arrival
 from jaxmon.indicators.work import serving
 
 
@@ -65,12 +69,12 @@ class Middleware:
         if scope["type"] != "http" or recorder() is None or serving():
             await self.app(scope, receive, send)
             return
-        route = self._route(scope, receive)
+        route, waited = self._route(scope, receive)
         origin = requests.origin_of(
             route, "http", scope.get("method", ""), _headers(scope)
         )
         frozen = invocations.frozen(route)
-        with self.request(route, origin) as request:
+        with self.request(route, origin, waited) as request:
             exchange = _Request(receive, send, request, origin, frozen=frozen)
             # If nothing is left to send, the request has ended, and no verdict counts.
             try:
@@ -84,18 +88,20 @@ class Middleware:
             # The server says so, with a 500 if it still can.
             exchange.cut_short()
 
-    def _route(self, scope: Scope, receive: Receive) -> str:
+    def _route(self, scope: Scope, receive: Receive) -> tuple[str, float]:
+        """Return the route, and for how long the request has waited."""
         indicators = recorder()
         if indicators is None or not indicators.guard.on(SITE):
-            return UNMATCHED
+            return UNMATCHED, 0.0
+        waited = 0.0
         try:
-            indicators.routes.turns.note(receive)
+            waited = indicators.routes.turns.note(receive)
             # A copy, for routers may take notes in it.
             template = _template(_routes(scope.get("app", self.app)), {**scope})
         except Exception:  # noqa: BLE001 - contained: the request is served
             indicators.guard.failed(SITE, theirs=True)
-            return UNMATCHED
-        return template or UNMATCHED
+            return UNMATCHED, waited
+        return template or UNMATCHED, waited
 
 
 class _Request:
@@ -131,7 +137,8 @@ class _Request:
         kind = message["type"]
         # Without receiving, an application does not learn that the client has left.
         server = getattr(self._receive, "__self__", None)
-        if getattr(server, "disconnected", False) is True and not self._all_said:
+        left = getattr(server, "disconnected", False) is True
+        if (left or self._hung_up(kind)) and not self._all_said:
             self.leave()
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
@@ -155,6 +162,20 @@ class _Request:
             raise
         if self._all_said:
             self._request.end()
+
+    def _hung_up(self, kind: str) -> bool:
+        """Return whether the client had left, which a server held up does not know."""
+        if kind != "http.response.start":
+            return False
+        age, indicators = now() - self._request.started, recorder()
+        if age < LONG_TURN or indicators is None:
+            return False
+        try:
+            _, left = arrival(self._receive) or (0.0, False)
+        except Exception:  # noqa: BLE001 - contained: the request is served
+            indicators.guard.failed(SITE, theirs=True)
+            return False
+        return left
 
     def cut_short(self) -> None:
         """Record that the application stopped responding early."""

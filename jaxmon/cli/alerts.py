@@ -341,6 +341,20 @@ def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
         if group["name"].startswith(_OURS)
     }
     wanted = {group["name"]: group for group in groups}
+    scales = {
+        round(_seconds(wanted[name]["interval"]) / group["interval"], 1)
+        for name, group in loaded.items()
+        if name in wanted and group["interval"]
+    }
+    # Intervals have a least length: not all are divided by as much.
+    if loaded and 1 not in scales:
+        yield (
+            f"the rules loaded have {max(scales):g} times as short intervals, as with "
+            f"another --time-scale: pass the one they were built with"
+            if max(scales) > 1
+            else "the rules loaded have longer intervals: omit --time-scale"
+        )
+        return
     for name in loaded.keys() - wanted.keys():
         yield f"group {name} is loaded, but not generated"
     for name, group in wanted.items():

@@ -228,7 +228,8 @@ def start(
             now=now,
         )
         end = window.end
-        shown = f"open for {window.service}, {_until(window, now)}"
+        wide = "" if "cluster" in scope else " in all clusters"
+        shown = f"open for {window.service}{wide}, {_until(window, now)}"
         output.result([_document(window)], shown, as_json=as_json)
         # The clocks of this host and Alertmanager may differ by seconds.
         if window.end - now < length - SHORTEST:

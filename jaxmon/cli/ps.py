@@ -41,6 +41,10 @@ def _command(process: ProcessView) -> str:
     return clean(process.command) or UNKNOWN
 
 
+def _label(process: ProcessView) -> str:
+    return clean(process.label) or UNKNOWN
+
+
 def _devices(process: ProcessView) -> str:
     kinds = [
         clean(device.kind or device.platform) for device in process.summary.devices
@@ -164,7 +168,7 @@ def _show(
         )
         fields = (*fields[:-2], *release, *fields[-2:])
     if width < _WIDE:
-        fields = (*_PROCESSES[:7], words("COMMAND", 0, _command))
+        fields = (*_PROCESSES[:7], words("COMMAND", 0, _label))
     rows = [
         *tabulated("", fields, processes).rows,
         *(row[: len(fields)] for row in _ended_rows(finished)),

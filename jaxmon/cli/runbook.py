@@ -32,6 +32,7 @@ GUIDES = {
 """Pages that belong to no alert, with what they are about, in the order of reading."""
 
 _PREFIX = "Jaxmon"
+_ALIKE = 0.85
 _QUERY = r"(?ms)^ *```promql\n.*?^ *```$"
 _PLACEHOLDER = r"\$([a-z_]+)"
 # Matches series without the label as well.
@@ -105,6 +106,11 @@ def show(
             output.result(document, text, as_json=as_json)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
+    alike = difflib.get_close_matches(name, close, 1, _ALIKE)
+    if not alike and re.fullmatch(rf"{_PREFIX}\w+BudgetBurn", name):
+        msg = f"no runbook {name!r}: that of your own objective is at `runbooks` of "
+        msg += "your slo.yaml; see also: jaxmon runbook show unknown"
+        raise CommandError(msg)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"
     msg = f"no runbook {name!r}; {hint}"
     raise CommandError(msg)

@@ -39,7 +39,7 @@ from typing import Any
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import ending
-from jaxmon.facts.ending import AGAIN, CRASHED, RUNNING, ProcessEnd
+from jaxmon.facts.ending import AGAIN, CRASHED, IN_ORDER, RUNNING, ProcessEnd
 from jaxmon.host.files.descriptor import FLAGS, require_own
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.json_text import NewerSchemaError
@@ -210,10 +210,15 @@ class SlotEnds(NamedTuple):
     def repeated(self) -> ProcessEnd | None:
         """
         The process before the one that runs, if it was not the first in a row to fail,
-        ended in the last ten minutes, and was replaced at once.
+        or was killed by a signal, ended in the last ten minutes, and was replaced at
+        once.
         """
         before, latest = self.before, self.latest
-        if before is None or latest.failures < _AGAIN or not self.held:
+        if before is None or not self.held:
+            return None
+        # Who restarts a program by hand may have interrupted it.
+        killed = before.signal and not before.stop and before.ended not in IN_ORDER
+        if latest.failures < _AGAIN and not killed:
             return None
         began = (latest.boottime or 0.0) - latest.observed_seconds
         at_once = began - (before.boottime or 0.0) < _AT_ONCE
@@ -273,12 +278,17 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
 
 
 def repeated(directory: Path) -> dict[str, str]:
-    """Return the ends in a row before processes that run, as predicates by worker."""
+    """
+    Return how processes were killed, or ended in a row, before those that run, as
+    predicates by worker.
+    """
     found = {}
     with interrupts.expected(OSError):
         for worker, of in slots(directory).items():
             if end := of.repeated:
-                lead = f"ended {end.failures + 1} times in a row; the last time, "
+                times, lead = end.failures + 1, "replaces a killed process: "
+                if times >= _AGAIN:
+                    lead = f"ended {times} times in a row; the last time, "
                 found[worker] = lead + end.line(age_of(end))
     return found
 

@@ -249,7 +249,8 @@ class ProcessVerdict(Fact):
     ``crashed_seconds`` is how long ago an exception ended it, `None` if none did, and
     ``ended_seconds`` how long ago it ended without finishing, if it did;
     ``unrecorded`` is whether it ended without a record: killed, or stopped by a signal.
-    ``repeated`` says how processes before it in its slot failed in a row, if they did.
+    ``repeated`` says how processes before it in its slot failed in a row, or one was
+    killed, if so.
     ``calling`` is what it calls, if it marks nothing, and ``recognised`` are the
     frameworks whose requests are counted without a mark.
     """

@@ -86,7 +86,7 @@ class OpenRequest:
         self._indicators = indicators
         self._route: RequestRoute | None = None
         self.trace: RequestTrace | None = None
-        self.started = now()
+        self.started = now() - holder.waited
         if indicators is not None and indicators.guard.on(SITE):
             try:
                 found = indicators.routes.of(str(route))
@@ -258,6 +258,8 @@ class MarkedRequest:
     __slots__ = ("__weakref__", "_last", "_route")
 
     origin: RequestOrigin | None = None
+    waited = 0.0
+    """Seconds that it had waited before it began, if they are known and many."""
 
     def __init__(self, route: str) -> None:
         self._route = route
@@ -319,11 +321,13 @@ class MarkedRequest:
 class ServedRequest(MarkedRequest):
     """A request of a server, which knows its *origin*, `None` without traces."""
 
-    __slots__ = ("origin",)
+    __slots__ = ("origin", "waited")
 
-    def __init__(self, route: str, origin: RequestOrigin | None) -> None:
+    def __init__(
+        self, route: str, origin: RequestOrigin | None, waited: float = 0.0
+    ) -> None:
         super().__init__(route)
-        self.origin = origin
+        self.origin, self.waited = origin, waited
 
     def __call__(self, function: F) -> F:
         """Return *function*, one call of which is this request."""

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
 _MOST = 20
 _LONGEST = 200
 _AGAIN = 10.0
-_MINUTE = 60.0
-_MOST_TURNS, _BETWEEN_TURNS = 200, 0.05
-# Kernel: struct tcp_info until after tcpi_last_data_recv, milliseconds.
-_TCP_INFO = (6, 11, 56)
+_MINUTE, _TEN_MINUTES = 60.0, 600.0
+_MOST_TURNS, _ENOUGH, _BETWEEN_TURNS = 200, 20, 0.05
+# Kernel: struct tcp_info until after tcpi_last_data_recv, milliseconds; its first byte
+# is the state: closed, or closed by the peer.
+_TCP_INFO, _LEFT = (6, 11, 56), frozenset((7, 8))
+LONG_TURN = 1.0
+"""Seconds from which a wait before a request is a part of its latency."""
 
 PlaceOf = Callable[[BaseException], str]
 """Returns the line of the program that an exception came from, ``""`` if unknown."""
@@ -213,6 +216,21 @@ class TenantRoute(RequestRoute):
         self._tenant.count(seconds, outcome)
 
 
+def arrival(receive: object) -> tuple[float, bool] | None:
+    """
+    Return how many seconds ago the kernel got the last data of a request, and whether
+    its caller has left: uvicorn's *receive* knows the connection. `None` if that is
+    unknown. Linux only; takes a microsecond or two.
+    """
+    transport = getattr(getattr(receive, "__self__", None), "transport", None)
+    if transport is None or sys.platform != "linux":
+        return None
+    with interrupts.expected(OSError, AttributeError):  # no TCP, or closed
+        info = transport.get_extra_info("socket").getsockopt(*_TCP_INFO)
+        return int.from_bytes(info[-4:], sys.byteorder) / 1e3, info[0] in _LEFT
+    return None
+
+
 class RequestTurns:
     """How long requests that had come waited before they began: some of the latest."""
 
@@ -220,27 +238,34 @@ class RequestTurns:
         self._due = 0.0
         self._latest: deque[tuple[float, float]] = deque(maxlen=_MOST_TURNS)
 
-    def note(self, receive: object) -> None:
+    def note(self, receive: object) -> float:
         """
-        Note when the kernel got the last data of a request that begins, of which
-        uvicorn's *receive* knows the connection; 20 times a second at most. Linux only.
+        Note how long a request that begins has waited, and return that if it is long,
+        else 0: 20 times a second at most, but of each one after a long wait.
         """
         began = now()
-        if began < self._due or sys.platform != "linux":
-            return
+        if began < self._due:
+            return 0.0
         self._due = began + _BETWEEN_TURNS
-        transport = getattr(getattr(receive, "__self__", None), "transport", None)
-        if transport is None:
-            return
-        with interrupts.expected(OSError, AttributeError):  # no TCP, or closed
-            info = transport.get_extra_info("socket").getsockopt(*_TCP_INFO)
-            waited = int.from_bytes(info[-4:], sys.byteorder) / 1e3
-            self._latest.append((began, waited))
+        waited, _ = arrival(receive) or (None, False)
+        if waited is None:
+            return 0.0
+        self._latest.append((began, waited))
+        if waited < LONG_TURN:
+            return 0.0
+        self._due = began
+        return waited
 
     def lately(self) -> tuple[int, float]:
-        """Return of how many it is known in the last minute, and the mean."""
-        since = now() - _MINUTE
-        waits = [waited for began, waited in list(self._latest) if began >= since]
+        """
+        Return of how many it is known in the last minute, and the mean; of the latest
+        twenty in ten minutes, if those are fewer.
+        """
+        since, latest = now() - _MINUTE, list(self._latest)
+        waits = [waited for began, waited in latest if began >= since]
+        if len(waits) < _ENOUGH:
+            since += _MINUTE - _TEN_MINUTES
+            waits = [waited for at, waited in latest[-_ENOUGH:] if at >= since]
         return len(waits), sum(waits) / max(len(waits), 1)
 
 

@@ -95,6 +95,8 @@ def _rows(period: Period) -> list[tuple[float, list[str]]]:
         elsewhere = sum(
             place.seconds for place in places if place.activity in activities
         )
+        # A program that `python -c` began, as of a worker process, has no file.
+        lines = [place for place in lines if not place.place.startswith("<string>:")]
         top = max(lines, key=lambda place: place.seconds, default=None)
         calls = "" if top is None else top.caller * (state == "eager")
         where = calls or ("" if top is None else top.place or top.function)

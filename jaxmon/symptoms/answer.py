@@ -187,8 +187,12 @@ def _fine(facts: HostFacts) -> str:
     times = [route.rate_seconds for route in facts.requests if route.rate]
     times += [loop.rate_seconds for loop in facts.loops if loop.rate]
     times = times or [facts.recent.seconds(agent.worker) for agent in facts.agents]
-    lately = period(max(filter(None, times), default=None))
+    lately = period(max(filter(None, times), default=None), rates=True)
     since = "" if lately == "minute" else f", in the last {lately}"
+    # What a process did that a new sidecar has read once is not known.
+    up = {agent.worker for agent in facts.agents if agent.up}
+    if any(facts.recent.seconds(worker) is None for worker in up):
+        since += ", as far as known"
     # What orchestrators ask is no request of users, but all that some programs have.
     users = [of for of in facts.requests if not catalog.is_probe(of.route)]
     routes = users or facts.requests

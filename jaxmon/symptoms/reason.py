@@ -11,8 +11,8 @@ from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
 
 _MOST_LISTED = 4
-# What is called a minute.
-_MINUTE_LEAST, _MINUTE_MOST = 50.0, 90.0
+# What is called a minute: by how much it may differ, of counts and of rates.
+_ABOUT, _ABOUT_RATES = (55.0, 65.0), (50.0, 90.0)
 
 
 def reason(
@@ -47,9 +47,10 @@ def listed(noun: str, names: Sequence[str]) -> str:
     return f"{noun}s {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def period(seconds: float | None) -> str:
-    """Return what the last so many *seconds* are called."""
-    if seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST:
+def period(seconds: float | None, *, rates: bool = False) -> str:
+    """Return what the last so many *seconds* are called, in which there are *rates*."""
+    least, most = _ABOUT_RATES if rates else _ABOUT
+    if seconds is None or least <= seconds <= most:
         return "minute"
     return duration(round(seconds)).replace(".0 s", " s")
 

@@ -44,8 +44,9 @@ WHY = {
     "new_function": "the function object was recreated",
     "evicted": "the program had been evicted from JAX's cache",
 }
+_PAD = "Pad to a few fixed sizes (buckets)"
 WHAT_TO_DO = {
-    "shape": "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
+    "shape": f"{_PAD}, or drop the smaller last batch.",
     "dtype": "Convert the argument before the call: jnp.asarray(x, dtype).",
     "weak_type": (
         "Give it the same type from the first call on: jnp.asarray(x, dtype), also for "
@@ -360,6 +361,9 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
         return GROWS
     if latest and latest[0].startswith(STATIC_FIELD):
         return KEEP_AS_ARRAY
+    # What serves requests has no last batch.
+    if cause == "shape" and snapshot.requests:
+        return f"{_PAD}."
     return recompile_advice(cause)
 
 

@@ -61,7 +61,7 @@ REQUESTS = (
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
 _MOST_LINES, _MOST_FAILURES = 5, 3
-# Of as many that should fail, one does, but once in twenty times.
+# Of as many that should fail, or wait, one does, but once in twenty times.
 _SOME = 3
 _COMPUTES = frozenset(("compile", "device", "fetch", "transfer"))
 # For how long requests must hang, as a part of the age of the oldest.
@@ -121,11 +121,12 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
         found = (
             _failing(route, lately, limits)
             or (None if inherited else _failed(route, limits))
-            or _stuck(route, limits)
             or _lost_callers(route, facts)
             or _left(route, facts)
-            or _waiting(lately, limits)
+            or _stuck(route, limits)
+            or (_waiting(route, lately, limits) if route.cold_ratio else None)
             or _slow(route, limits)
+            or _waiting(route, lately, limits)
         )
         if found is not None:
             yield found
@@ -158,7 +159,8 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
     finished = route.recent
     severity = _many_fail(route.failed, route.total, limits)
-    if finished or severity is None:
+    # Those in progress have come, however the earlier ones ended.
+    if finished or severity is None or (finished is not None and route.in_progress):
         return None
     text = (
         f"{route.failed:,.0f} of {counted(route.total, 'request')} to "
@@ -166,7 +168,7 @@ def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     )
     if finished is None:
         return _of_route("requests", severity, f"{text} since the start.", route)
-    text = f"{text}; none has come in the last {period(route.recent_seconds)}."
+    text = f"{text}; none has finished in the last {period(route.recent_seconds)}."
     return _of_route("requests", TICKET, text, route)
 
 
@@ -179,8 +181,12 @@ def _of_route(
 def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     """
     Yield that memory ran out on the line of most failures, which JAX's class of
-    exception does not say; else what requests failed with, and other errors.
+    exception does not say; else what requests failed with, and other errors. If none
+    has failed in the last minute, callers left: what kept the event loop is first.
     """
+    lately = {route.route: route for route in facts.requests}.get(about.subject)
+    if lately is not None and lately.recent_failed == 0:
+        yield from verdicts(facts, about, "event_loop")
     for process in processes(facts, about):
         of = {finding.topic: finding for finding in process.findings or ()}
         if "oom" in of and "requests" in of:
@@ -360,7 +366,10 @@ def _requests_hang(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
+def _waiting(
+    minute: RequestSummary, route: RequestSummary, limits: Limits
+) -> Reason | None:
+    """Judge by the last ten minutes of *route*, unless that is over in the last one."""
     part, cold = route.cold_ratio, route.cold
     if part is None or cold is None or route.cold_total <= limits.cold_requests:
         return None
@@ -370,9 +379,13 @@ def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
         return None
     if part <= limits.cold_share or cold.p95 is None:
         return None
+    # As many came and waited for none, of which some would have.
+    if not minute.cold_ratio and (minute.recent or 0.0) * part >= _SOME:
+        return None
     text = (
-        f"{share(part, 1)} of the requests to {clean(route.route)} wait for a "
-        f"compile, and take up to {estimate(cold.p95)}."
+        f"{share(part, 1)} of the requests to {clean(route.route)} in the last "
+        f"{period(route.recent_seconds)} waited for a compile, and took up to "
+        f"{estimate(cold.p95)}."
     )
     return _of_route("cold_requests", TICKET, text, route)
 

@@ -16,7 +16,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import A_PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_PROCESS, PAGE, TICKET, Alert
 from jaxmon.symptoms.requests import queued
 from jaxmon.symptoms.stalls import stalled
 from jaxmon.symptoms.symptom import (
@@ -165,8 +165,11 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if late:
         evidence.append(
             f"requests waited for {duration(time.turn_seconds)} on average before they "
-            "began, in the last minute, which their latency does not include"
+            "began, lately, which their latency includes from 1 s on"
         )
+    # They have waited, and left: errors of the objective, which page.
+    lost = any(route.left >= limits.failed_requests for route in snapshot.requests)
+    pages = late and lost and time.turn_seconds > limits.left_after
     yield Finding(
         "event_loop",
         most,
@@ -179,7 +182,7 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         where=most,
         # As a part of the whole observed time.
         seconds=took / period.seconds * snapshot.process.observed_seconds,
-        severity=TICKET if evidence else None,
+        severity=(PAGE if pages else TICKET) if evidence else None,
     )
 
 
@@ -270,7 +273,7 @@ SYMPTOMS = (
         *("event_loop", "", "A line keeps an event loop from other requests.", TIME),
         *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
-        other_runbook="JaxmonTimeLost",
+        other_runbook="JaxmonRequestsHang",
     ),
     Symptom(
         *("thread_failed", "F8", "A thread ended by an uncaught exception.", FAILURE),

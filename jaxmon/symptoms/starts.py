@@ -441,7 +441,11 @@ SYMPTOMS = (
         other_runbook="JaxmonTrainingDied",
     ),
     Symptom(
-        *("ended_in_a_row", "F8", "A process replaces others that ended in a row."),
+        *(
+            "ended_in_a_row",
+            "F8",
+            "A process replaces one that was killed, or several.",
+        ),
         reason=crashed,
         missing="JaxmonCrashLoop counts crashes, by limits of its own",
         other_runbook="JaxmonCrashLoop",

@@ -107,7 +107,8 @@ def call_text(found: CallRate) -> str:
     if not found.function:
         return ""
     loop = f", in a repeating loop at {found.loop} (recognised, not marked)"
-    lately = f" in the last {period(found.seconds)}" if found.seconds else ""
+    seconds = period(found.seconds, rates=True)
+    lately = f" in the last {seconds}" if found.seconds else ""
     called = f", called at {found.place}" if found.place else ""
     text = f"{found.function}{called}: {amount(found.rate)} calls a second{lately}"
     before = f"; before, about {amount(found.earlier)}" if found.earlier else ""

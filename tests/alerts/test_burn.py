@@ -47,14 +47,14 @@ def firing(name, who, value, allowed, pairs, *, page=True, noise=False):
         labels = {**who, "severity": severity, "slo": name, "owner": "on-call"}
         if noise and severity == "ticket":
             labels["deploy"] = "expected"
-        spans = {"page": "10m, 30m, 1h or 6h", "ticket": "1d or 3d"}[severity]
+        spans = {"page": "10m, 30m, 1h and 6h", "ticket": "1d and 3d"}[severity]
         if not page:
             # What never pages has no windows for services with little traffic.
-            spans = "1h, 6h, 1d or 3d"
+            spans = "1h, 6h, 1d and 3d"
         found[severity] = Firing(
             labels,
-            f"{text}: {value} of events in the last {spans} were bad ({allowed} "
-            "allowed).",
+            f"{text}: {value} of events in the shortest of the last {spans} that burns "
+            f"were bad ({allowed} allowed).",
         )
     return [*found.values()]
 

@@ -106,7 +106,7 @@ def test_a_failing_service_pages_and_recovers(service, webhook, rules, prometheu
     assert path == "/page"
     assert (labels["job"], labels["route"]) == ("web", "/gen")
     assert (labels["severity"], labels["slo"]) == ("page", "request-error")
-    assert "of events in the last" in page["annotations"]["summary"]
+    assert "of events in the shortest of the last" in page["annotations"]["summary"]
     assert "'Requests succeed'" in page["annotations"]["description"]
     name = page["annotations"]["runbook"].rpartition(" ")[2] + ".md"
     assert (runbook.DIRECTORY / name).is_file()

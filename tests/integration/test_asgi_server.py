@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -61,6 +62,14 @@ async def blocking(_: Request) -> Response:
     return PlainTextResponse("done")
 
 
+HELD = Event()
+
+
+async def held(_: Request) -> Response:
+    HELD.wait()
+    return PlainTextResponse("done")
+
+
 def fail_afterwards(_: Request) -> Response:
     def afterwards() -> None:
         raise LookupError
@@ -94,6 +103,7 @@ def serving(*, inside: bool) -> Iterator[int]:
             Route("/half", lambda _: Half()),
             Route("/late", late),
             Route("/blocking", blocking),
+            Route("/held", held),
         ]
     )
     if inside:
@@ -158,6 +168,38 @@ def test_how_long_requests_wait_for_their_turn_is_known(recorded: Recorded) -> N
         assert number
         assert waited[path] < took
     assert waited["/blocking"] > max(0.2, 2 * waited["/late"])
+
+
+@pytest.mark.parametrize("outcome", ["client_error", "success"])
+def test_callers_of_a_blocked_loop_have_waited_and_may_have_left(
+    outcome: str, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those who left, the server has heard nothing when it responds to them."""
+    for module in ("jaxmon.asgi", "jaxmon.indicators.routes"):
+        monkeypatch.setattr(f"{module}.LONG_TURN", 0.1)
+    head = b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    HELD.clear()
+    with serving(inside=True) as port:
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+        clients[0].sendall(head)
+        until(lambda: recorded.value(REQUESTS_IN_PROGRESS.name), "the first request")
+        for client in clients[1:]:
+            client.sendall(head)
+            if outcome == "client_error":
+                client.close()
+        time.sleep(0.2)
+        HELD.set()
+        for client in clients:
+            if client.fileno() >= 0:
+                everything(client)
+                client.close()
+        until(lambda: sum(recorded.requests().values()) == len(clients), "the rest")
+    (route,) = recorded.routes
+    facts = route.explain()
+    assert facts.left == (4 if outcome == "client_error" else 0)
+    (mean,) = [of.mean_seconds for of in facts.finished if of.outcome == outcome]
+    assert mean is not None
+    assert mean >= 0.2
 
 
 def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:

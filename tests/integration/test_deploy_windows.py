@@ -184,7 +184,8 @@ def test_foreign_silences_are_left_alone(alertmanager):
         "comment": "maintenance",
     }
     made = session.decoded(session.post("/api/v2/silences", silence))["silenceID"]
-    deploy(alertmanager, "start", "--job=web")
+    opened = deploy(alertmanager, "start", "--job=web")
+    assert opened.output.startswith("open for job=web in all clusters, ")
     deploy(alertmanager, "stop", "--job=web")
 
     assert [one["id"] for one in silences(alertmanager)] == [made]

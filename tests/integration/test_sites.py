@@ -122,6 +122,10 @@ def test_prometheus_loads_what_is_built(site, prometheus, tmp_path):
     same = jaxmon("check", path, "--against", server.url)
     assert same.exit_code == 0, same.output
 
+    scaled = jaxmon("check", path, "--against", server.url, "--time-scale", "30")
+    assert "the rules loaded have longer intervals: omit --time-scale" in scaled.output
+    assert "1 problem(s) found" in scaled.output
+
     text = path.read_text()
     other = re.sub(r"objective: 99\.[59]%", "objective: 99.4%", text)
     assert text != other

@@ -138,6 +138,25 @@ def test_a_fault_that_is_over_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "took", "text"),
+    [
+        (2, 0.01, "Not quite: 98 % of the requests to POST /predict in the last"),
+        (60, 0.01, "Yes: 1 requests a second"),
+        (60, 9.0, "Not quite: warm requests to POST /predict are slow"),
+    ],
+)
+def test_compiles_that_are_over_hide_nothing(number: int, took: float, text: str):
+    """Unless it is not certain that they are; what is slow now comes first."""
+    worker = Worker()
+    worker.requests(500)
+    earlier = reading(worker, at=START + 10)
+    worker.requests(100, "success", "cold", 2.0)
+    before = reading(worker, at=START + 540)
+    worker.requests(number, took=took)
+    assert status(worker, before=before, earlier=earlier).answer.text.startswith(text)
+
+
+@pytest.mark.parametrize(
     ("outcome", "start", "minutes", "state"),
     [
         ("error", "warm", (3,), "failing"),
@@ -178,7 +197,10 @@ def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:
     before = reading(worker, at=START + 540)
     found = status(worker, before=before).answer
     assert found.state == "degraded"
-    assert "160 of 160 requests to POST /predict failed; none has come" in found.text
+    assert "160 of 160 requests to POST /predict failed; none has fin" in found.text
+    # Those that wait have come since.
+    act(worker, IN_PROGRESS, (*OLDEST, 3, ROUTE))
+    assert status(worker, before=before).answer.state == "fine"
 
 
 def test_failures_are_known_before_the_first_minute_is() -> None:
@@ -188,6 +210,15 @@ def test_failures_are_known_before_the_first_minute_is() -> None:
     found = status(worker).answer
     assert found.state == "failing"
     assert found.text.endswith("requests to POST /predict failed since the start.")
+
+
+def test_a_new_sidecar_vouches_for_no_process_that_it_has_read_once() -> None:
+    """Of a young one, it knows all; what an old one did lately, a minute later."""
+    young, old = Worker(1, started=START + 540), Worker()
+    for worker in (young, old):
+        worker.requests(100)
+    assert status(young, old).answer.text.startswith("Yes, as far as known: ")
+    assert status(young).answer.text.startswith("Yes: ")
 
 
 def test_without_marks_the_answer_says_what_to_mark() -> None:
@@ -272,6 +303,23 @@ def test_a_fault_that_takes_most_of_the_time_is_known(topic, seconds, degraded):
     trains = Worker()
     trains.steps(60, 1.0)
     assert status(trains, verdict=verdict).answer.state == "fine"
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_keeps_callers_waiting_is_why_they_leave(*, fails: bool) -> None:
+    """Not what requests failed with before; unless they do now."""
+    failed = Finding("requests", ROUTE, "It failed.", ("ValueError, 3 min ago",), "")
+    held = Finding("event_loop", "a.py:3", "A line kept the loop.", (), "")
+    process = ProcessVerdict(findings=(as_fact(failed), as_fact(held)))
+    worker = Worker()
+    worker.requests(100)
+    worker.requests(90, "client_error", took=20.0)
+    worker.requests(90 * fails, "error")
+    before = reading(Worker(), at=START + 540)
+    found = status(worker, before=before, verdict=HostVerdict({"0": process})).answer
+    assert found.state == "failing"
+    why = "ValueError, 3 min ago." if fails else "A line kept the loop."
+    assert found.reasons[0].because == why
 
 
 CRASH = "pid 7 (train.py) raised OSError: full, at train.py:6 in save, 9 s ago."

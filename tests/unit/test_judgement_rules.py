@@ -36,7 +36,7 @@ symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
 symptoms/programs.py: 2 * needed > number
-symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST
+symptoms/reason.py: _ABOUT; _ABOUT_RATES
 symptoms/recompiles.py: _MOST_EVIDENCE
 symptoms/recorded.py: buckets.quantile(0.95, *ROUTE); limits.duration('1h');
     part > most / 2

@@ -9,6 +9,7 @@ import pytest
 
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
+from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import findings, function, ledger
 
@@ -266,7 +267,7 @@ def test_a_handler_that_computes_keeps_the_event_loop() -> None:
 def test_requests_that_wait_for_a_blocked_loop_are_not_all_right(
     turns: int, turn_seconds: float, topic: str
 ) -> None:
-    """No latency has that they waited. Few, or a short wait, prove nothing."""
+    """Few, or a short wait, prove nothing. Callers who waited long and left page."""
     place = {"place": "serve.py:9", "state": "blocked", "seconds": 75.0}
     period = {"seconds": 100.0, "looks": 1_000, "places": [place]}
     period["states"] = {"blocked": {"seconds": 75.0, "error_seconds": 1.0}}
@@ -280,8 +281,16 @@ def test_requests_that_wait_for_a_blocked_loop_are_not_all_right(
     if only.severity:
         held = "Coroutines kept the event loop from other requests for 1 min 15 s, 75 %"
         assert only.verdict.startswith(held)
-        waited = "requests waited for 0.90 s on average before they began, in the last"
+        waited = "requests waited for 0.90 s on average before they began, lately,"
         assert only.evidence[0].startswith(waited)
+        for wait, left, severity in (
+            (9, 9, "ticket"),
+            (12, 1, "ticket"),
+            (12, 9, PAGE),
+        ):
+            time["turn_seconds"] = wait
+            (only,) = findings(time=time, requests={"predict": {"left": left}})
+            assert only.severity == severity
 
 
 def test_a_handler_that_computes_in_python_keeps_the_event_loop() -> None:

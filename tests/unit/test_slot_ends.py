@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -105,6 +106,24 @@ def test_ends_that_repeat_are_told_beside_what_runs(path, states, repeats):
     one.update({"boottime": endings.now()["boottime"] + 40.0})
     assert endings.repeated(path.parent) == {}
     one.abandon()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, 0])
+def test_a_process_that_was_killed_is_told_beside_what_replaces_it(path, number):
+    """As far as the kernel says so: one that was stopped may be a deployment."""
+    killed = EndWriter(path, 0o600)
+    killed.begin()
+    killed.update({"signal": int(number)})
+    killed.abandon()
+    successor = EndWriter(path, 0o600)
+    successor.begin()
+    found = endings.repeated(path.parent)
+    successor.abandon()
+    if number in (signal.SIGKILL, signal.SIGSEGV):
+        assert found["0"].startswith("replaces a killed process: pid ")
+        assert f"was ended by {number.name}" in found["0"]
+    else:
+        assert found == {}
 
 
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:

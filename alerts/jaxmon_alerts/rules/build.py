@@ -393,15 +393,18 @@ def _alert(slo: Slo, severity: Severity, pairs: list[Pair], scale: float) -> Ale
         slo.burning(pair, wait - min(waits))
         for pair, wait in zip(pairs, waits, strict=True)
     ]
-    *windows, last = dict.fromkeys(pair.long for pair in pairs)
-    spans = f"{', '.join(windows)} or {last}" if windows else last
+    # The value is that of the first that burns.
+    *windows, last = dict.fromkeys(durations.scaled(of.long, scale) for of in pairs)
+    spans = f"last {last}"
+    if windows:
+        spans = f"shortest of the last {', '.join(windows)} and {last} that burns"
     who = ", ".join(f"{label} {{{{ $labels.{label} }}}}" for label in slo.by)
     return Alert(
         name=slo.alert,
         expr=reduce(Expr.or_, burning),
         for_=durations.text(min(waits)),
         severity=severity,
-        summary=f"{who}: {{{{ $value | humanizePercentage }}}} of events in the last "
+        summary=f"{who}: {{{{ $value | humanizePercentage }}}} of events in the "
         f"{spans} were bad ({slo.budget * 100:.6g}% allowed).",
         description=(
             f"The error budget of '{slo.title}' is burning too fast: {slo.description}"
