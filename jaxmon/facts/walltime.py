@@ -109,7 +109,8 @@ class PlaceTime(Fact):
         activity: that the program marks.
         state: of the program.
         place: the line.
-        function: the jitted function that was being called or traced, if known.
+        function: the jitted function that was being called or traced, if known; of a
+            read, whose outputs JAX itself read to check them.
         event_loop: whether an event loop waited meanwhile: one that serves requests,
             or for a coroutine that is blocked.
         caller: the line of the loop that had called that, empty if it is that itself;
@@ -208,6 +209,15 @@ class Period(Fact):
     def of(self, *states: str) -> float:
         """Return the seconds of *states* together."""
         return sum(self.states[s].seconds for s in states if s in self.states)
+
+    @property
+    def checks(self) -> dict[str, float]:
+        """The seconds by line in which JAX itself checked outputs of calls there."""
+        found: dict[str, float] = defaultdict(float)
+        for of in self.places:
+            if of.state == "fetch" and of.function:
+                found[of.place] += of.seconds
+        return found
 
     def is_worth(self, seconds: float, state: str, ratio: float) -> bool:
         """Return whether *seconds* of *state* are that *ratio* of it, for certain."""

@@ -237,7 +237,8 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     because the host cannot work ahead.
     """
     busy = snapshot.busy_seconds(period)
-    waited, now = period.of("fetch") - eager_waits(snapshot, period), snapshot.time.now
+    checks, now = period.checks, snapshot.time.now
+    waited = period.of("fetch") - eager_waits(snapshot, period) - sum(checks.values())
     if now.state == "fetch" and is_lasting(snapshot):
         waited -= min(now.seconds, waited)  # it is not known what it waits for
     if waited < snapshot.limits.time_worth * period.seconds:
@@ -268,6 +269,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     elif snapshot.spans:
         computed += ", or waiting for other processes"
     texts, lines = ("Reading results took", computed), dict(period.lines("fetch"))
+    lines = {line: spent - checks.get(line, 0.0) for line, spent in lines.items()}
     yield costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
@@ -279,7 +281,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that calls of jitted functions take the time, if the device is busy."""
     took = period.of("device", "fetch") - eager_waits(snapshot, period)
-    now = snapshot.time.now
+    took, now = took - sum(period.checks.values()), snapshot.time.now
     lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
     lasts = lasts or any(programs.first_call(snapshot))
     if now.state in {"device", "fetch"} and lasts:

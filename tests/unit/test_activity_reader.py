@@ -442,6 +442,26 @@ def test_what_only_asks_jax_what_something_is_runs_no_operation() -> None:
     assert read(looks, binds, program).state == EAGER
 
 
+@pytest.mark.parametrize(
+    ("site", "above", "expected"),
+    [
+        (DEVICE, [], ("fetch", "__main__.step")),
+        (EAGER, [], (EAGER, "")),
+        (DEVICE, ["deferring_binary_op"], (EAGER, "")),
+    ],
+)
+def test_what_jax_checks_behind_a_call_is_that_calls(site, above, expected) -> None:
+    """With `jax_debug_nans`; an operation outside of jit stays one."""
+    sites = CallSites()
+    caller = called(sites, site)
+    of_jax = str(Path(jax.__file__).with_name("_src") / "api.py")
+    names = "_check_special", "_nan_check_posthook", "reraise_with_filtered_traceback"
+    stack = [code_of(of_jax, name) for name in (*names, *above)]
+    found = read(*stack, caller, sites=sites)
+
+    assert (found.state, found.function) == expected
+
+
 def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:
     """On a CPU, XLA calls back on the thread that has called the program."""
     source = Path(jax.__file__).with_name("_src")

@@ -223,6 +223,18 @@ def test_other_hardware_is_not_compared() -> None:
     compare(record(), record({"jax": "0.10.2"}), tolerances((), Limits()))
 
 
+def test_why_run_times_are_not_compared_is_said() -> None:
+    """With a setting for debugging there are none, and that is no success."""
+    f = {"compiles": 1}
+    now = record({**VERSIONS, "jax_debug_nans": "True"}, f=f)
+    text = " ".join(
+        lines(compare(record(f=f), now, tolerances((), Limits())), width=99)
+    )
+    assert "changed: jax_debug_nans: none → True" in text
+    assert "with jax_debug_nans, as in this run, no call is timed" in text
+    assert text.endswith("no regression in 1 function; run times are not compared")
+
+
 def test_functions_that_come_and_go_are_named() -> None:
     """They are no regressions by themselves; nor is a figure that one side lacks."""
     before = record(f={"compiles": 1, "peak_bytes": 5}, old={"compiles": 1})

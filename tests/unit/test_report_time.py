@@ -576,6 +576,27 @@ def test_what_threads_may_wait_for_is_listed_below_their_stacks():
     ]
 
 
+def test_checks_of_a_setting_for_debugging_are_no_reads_of_the_program():
+    """They cost what its finding says, also of few calls; the first setting has it."""
+    settings = {"jax_debug_nans": "train.py:2", "jax_debug_infs": "train.py:3"}
+    process = {"observed_seconds": 600.0, "debugging": settings}
+    time = ledger({"fetch": 0.5, "python": 0.05})
+    at = {"state": "fetch", "place": "train.py:9", "seconds": 300.0}
+    time["since_start"]["places"] = [{**at, "function": "train.step"}]
+    few = function(calls=20)
+    (nans,) = findings(process=process, time=time, functions=few)
+
+    assert (nans.topic, nans.subject, nans.seconds) == (
+        "debugging",
+        "jax_debug_nans",
+        300,
+    )
+    assert nans.evidence == ("the checks took 5 min of 10 min", "train.py:9")
+    time["since_start"]["places"] = [at]
+    (waits,) = findings(process=process, time=time, functions=few)
+    assert waits.topic == "device"
+
+
 def test_operations_are_not_blamed_if_jit_is_disabled():
     """They are in jitted functions already: the setting is to blame for their time."""
     process = {"observed_seconds": 600.0, "now": 1000.0}

@@ -67,12 +67,16 @@ _INITIALISING = frozenset(("discover_pjrt_plugins", "_init_backend"))
 _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 )
+# What JAX calls after a call while a setting for debugging is on; on any thread.
+_CHECKING, _CHECK = "_nan_check_posthook", "check"
+_RERAISES = "reraise_with_filtered_traceback"
 _ROLES = {
     **dict.fromkeys(_COMPILING, COMPILE),
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
     **dict.fromkeys(_INITIALISING, STARTUP),
+    _CHECKING: _CHECK,
 }
 # Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
 _MAKING = frozenset(("array", "asarray"))
@@ -345,8 +349,11 @@ class ActivityReader:
         if not rest:
             return state, "", rest
         at, sites = rest[0], self._sites
+        if is_check := state == _CHECK:
+            called = sites.at(at.code, at.offset)
+            state = EAGER if called is not None and called.state == EAGER else FETCH
+        calls = is_check or state in {DEVICE, COMPILE}
         if state:
-            calls = state in {DEVICE, COMPILE}
             return state, self._runs_first(at) if calls else "", rest
         sites.study(at.code, at.names)
         site = sites.at(at.code, at.offset)
@@ -446,7 +453,7 @@ def _in_jax(code: CodeType, state: str) -> str:
         state = ""
     stays = state in _STAYS and (state != GC or name not in _COMPILING)
     if stays or (state and name not in _ROLES and name != "cache_miss"):
-        return state
+        return EAGER if state == _CHECK and name != _RERAISES else state
     if (role := _ROLES.get(name)) is not None:
         return role
     if state:

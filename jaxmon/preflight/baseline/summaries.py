@@ -35,7 +35,13 @@ from jaxmon.preflight.baseline.changes import (
     peak,
     times,
 )
-from jaxmon.preflight.baseline.compare import Verdict, differences, few, named
+from jaxmon.preflight.baseline.compare import (
+    Verdict,
+    differences,
+    few,
+    named,
+    why_untimed,
+)
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Run
@@ -218,6 +224,8 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
     yield ""
     yield "NOT JUDGED"
     indent = INDENT * 2
+    sides = found.before.versions, found.after.versions
+    setting = next(filter(None, map(why_untimed, sides)), "")
     if left:
         yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
     for change in left[:_MOST_UNJUDGED]:
@@ -226,12 +234,13 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
         yield from [f"{indent}{more} more"] if more > 0 else []
     if found.untimed:
         names = ", ".join(few(found.untimed))
-        text = clean(f"without times in one of the runs: {names}")
+        why = f"; with {setting}, none is measured" if setting else ""
+        text = clean(f"without times in one of the runs{why}: {names}")
         yield from wrapped(text, width, first=INDENT, rest=indent)
-    text = (
-        "Longer runs have enough; `jaxmon baseline` compares shorter ones. All else "
-        "was counted exactly, and is judged."
-    )
+    advice = "Longer runs have enough; `jaxmon baseline` compares shorter ones. "
+    if not left:
+        advice = "" if setting else "`jaxmon baseline` times each call. "
+    text = f"{advice}All else was counted exactly, and is judged."
     yield from wrapped(text, width, first=INDENT, rest=INDENT)
 
 
@@ -265,6 +274,8 @@ def sentence(found: RunComparison) -> str:
         more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
         if left := len(found.of("unjudged")):
             more += f"; {counted(left, 'time')} not judged"
+        if found.untimed:
+            more += f"; {counted(len(found.untimed), 'function')} without times"
         return f"nothing worse among {counted(compared, 'thing')} compared{more}"
     names = dict.fromkeys(_named(change) for change in worse)
     first = ", ".join(list(names)[:3])
