@@ -409,6 +409,7 @@ class WallTime(Fact):
         rates: calls a second lately, by jitted function, of those called most.
         rates_seconds: of how many seconds these are, up to about a minute.
         call_age: seconds since the latest call of a jitted function.
+        call_pause: the most seconds between two of them.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
         called: by jitted function, the line of the latest call of it that was seen: one
@@ -427,6 +428,7 @@ class WallTime(Fact):
     rates: Mapping[str, float] = NOTHING
     rates_seconds: float | None = None
     call_age: float | None = None
+    call_pause: float = 0.0
     loops: Mapping[str, str] = NOTHING
     called: Mapping[str, str] = NOTHING
     turns: int = 0

@@ -34,7 +34,7 @@ from jaxmon.symptoms.estimates import (
     traced_again,
 )
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
+from jaxmon.symptoms.stalls import is_lasting, is_long, quiet, stuck_after_fork
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -189,7 +189,9 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     rests, busy = at_rest(period), snapshot.busy_seconds(period)
+    lasts, now = quiet(snapshot), snapshot.time.now
     took = period.of("python") - sum(rests.values())
+    took -= min(lasts, took)
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     idle = took - min(hidden, took)
@@ -201,7 +203,7 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return  # the device waits for requests
     # When it was idle, samples say, of which no line is certain.
     lines = {
-        line: seconds * idle / took
+        line: max(seconds - lasts * (line == now.place), 0.0) * idle / took
         for line, seconds in period.lines("python")
         if line not in rests
     }

@@ -46,14 +46,14 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
-symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM
+symptoms/stalls.py: _COUNTED; _EARLIER; _LASTS; _REPEATS; _RHYTHM
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; EXPLAINED; OF_A_LINE; _MEASURABLE;
     _SLOW_READ; again > took / 2
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
-    _NO_CALL; _SEVERAL
+    _MISSED; _NO_CALL; _SEVERAL; _SOON
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;
     _OLDEST_SECONDS; _WINDOWS
 job/comparison.py: WINDOW; WINDOWS; _APART; _AS_LONG; _BEHIND_SECONDS; _BEHIND_STEPS;
