@@ -42,7 +42,9 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 GENERAL = frozenset(("host", "blocked", "eager"))
 """Findings that say where the time goes, and not that something is wrong."""
-_DOUBTS = frozenset(("short", "unmeasured"))
+DOUBT = "short"
+"""The topic of what says that too little was seen; the last finding, not numbered."""
+_DOUBTS = frozenset((DOUBT, "unmeasured"))
 _OF_A_LINE = frozenset(("profiles", "event_loop"))
 # A thread that failed, then what users notice themselves, which may follow from that.
 _NOTICED = (
@@ -169,4 +171,4 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
         and (of.topic != "eager" or of.seconds > compiled.get(of.where, 0.0))
         and (of.topic not in GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
     ]
-    return sorted(distinct, key=_place)
+    return sorted(distinct, key=lambda of: (of.topic == DOUBT, *_place(of)))

@@ -389,4 +389,11 @@ def test_the_end_fits_a_screen(crowded):
 
     assert len(lines) <= text.MOST_LINES
     assert all(layout.columns(line) <= 80 for line in lines)
-    assert any("further findings" in line for line in lines)
+    hint = "further findings: JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
+    assert any(line.endswith(hint) for line in lines)
+    kept = text.summary(*crowded, kept="reports/run-1.html")
+    assert any(
+        line.endswith("further findings: see the whole report.") for line in kept
+    )
+    assert kept[-2] == "Whole report: reports/run-1.html"
+    assert len("\n".join(kept).splitlines()) <= text.MOST_LINES

@@ -526,7 +526,7 @@ def test_of_few_looks_only_what_is_certain_is_judged():
         process = {"observed_seconds": 4.0, "now": 1000.0}
         return findings(time=few, process=process, transfers={})
 
-    short = "Too short to judge where the time goes (4.0 s; from 5 s on)."
+    short = "Too short to judge where the time goes (4.0 s observed; from 5 s on)."
     (much, rest) = told(60, 0.8, 0.1)
     assert much.verdict == (
         "Operations outside of jit took at least 2.8 s, 70 % of 4.0 s: 99.9 % of it at "
@@ -538,7 +538,7 @@ def test_of_few_looks_only_what_is_certain_is_judged():
         assert only.verdict == short
     assert not verdict([only])
     lines = text.finding_lines([only], read({"process": {"observed_seconds": 4.0}}), 88)
-    assert lines == ["FINDINGS", f"  1. {short}"]
+    assert lines == ["FINDINGS", f"  {short}"]
 
 
 def test_threads_with_equal_stacks_are_shown_once():

@@ -47,10 +47,16 @@ def prepare() -> None:
     read({}, {"events": [{"kind": "recompile"}]})
 
 
-def exit_report(overview: Overview, limits: Limits, crash: str = "") -> str:
-    """Return the report by *limits*, beginning with the *crash*; some milliseconds."""
+def exit_report(
+    overview: Overview, limits: Limits, crash: str = "", kept: str = ""
+) -> str:
+    """
+    Return the report by *limits*, beginning with the *crash*, and the file where the
+    whole one is *kept*; some milliseconds.
+    """
     snapshot = overview.judged_by(limits)
-    return "\n".join(["", *summary(snapshot, find(snapshot), crash=crash), ""])
+    lines = summary(snapshot, find(snapshot), crash=crash, kept=kept)
+    return "\n".join(["", *lines, ""])
 
 
 def write(report: str) -> None:
@@ -112,6 +118,7 @@ class FinalReports:
         how an exception ends the program, in a sentence; empty if that is unknown,
         `None` if none does.
         """
+        kept = ""
         if self._directory is not None:
             facts = Facts(
                 overview=overview.snapshot(),
@@ -125,21 +132,23 @@ class FinalReports:
                 redacted=disclosure.document,
                 limits=current(self._run_dir),
             )
-            _save(self._directory, facts)
+            kept = _save(self._directory, facts)
         if self._prints:
-            text = exit_report(overview, current(self._run_dir), crash or "")
+            text = exit_report(overview, current(self._run_dir), crash or "", kept)
             write(disclosure.document(text))
 
 
-def _save(directory: ReportDirectory, facts: Facts) -> None:
+def _save(directory: ReportDirectory, facts: Facts) -> str:
+    """Return the path, empty if it could not be written."""
     stem = stem_of(wall_time(), 1, RUN)
     try:
         files = files_of(facts)
         path = directory.write(stem, {".html": files.page, ".json": files.summary})
     except (JaxmonError, OSError) as error:
         log.warning("jaxmon could not write the report of this run: %s", error)
-    else:
-        log.info("report of this run: %s", path)
+        return ""
+    log.info("report of this run: %s", path)
+    return str(path)
 
 
 def events_of(log: EventLog) -> dict[str, Any]:
