@@ -30,11 +30,11 @@ symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
     compiled < traced / 2
-symptoms/findings.py: of.seconds >= 2 * profiled.get(of.where, 0.0)
+symptoms/findings.py: copies.seconds >= 2 * copying[copies.where]; of.seconds >= 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
-symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
+symptoms/monitoring.py: _BELOW; limits.duration('1d'); limits.duration('1h')
 symptoms/programs.py: 2 * max(others, default=0) > found.calls; 2 * needed > number
 symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST
 symptoms/recompiles.py: _MOST_EVIDENCE
