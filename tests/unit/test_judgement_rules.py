@@ -30,7 +30,8 @@ symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
     compiled < traced / 2
-symptoms/findings.py: copies.seconds >= 2 * copying[copies.where]; of.seconds >= 2 * profiled.get(of.where, 0.0)
+symptoms/findings.py: copies.seconds >= 2 * copying[copies.where];
+    of.seconds >= 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
