@@ -333,6 +333,10 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     whole = sum(spent.values())
     if has_operations:
         took = min(took, max(whole, snapshot.compiling.oldest_seconds))
+    is_all = period is since_start
+    error = period.states["compile"].error_seconds if took > 0 else 0.0
+    if is_all and abs(took - snapshot.compile_time) <= error:
+        took = snapshot.compile_time  # measured, as the table of compiles has it
     # New shapes of what JAX runs by itself, as to initialise arrays, are no recompiles
     # of the program's.
     again = min(every_recompile_time(snapshot.users, snapshot), took)
@@ -340,7 +344,6 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < least or again > took / 2 or stuck_after_fork(snapshot):
         return
     ratio = min(took / max(whole, 1e-9), 1.0)
-    is_all = period is since_start
     rest = f", of which recompiles about {duration(again * (is_all or ratio))}"
     if not again:
         recompiled = any(of.recompiles for of in functions)
