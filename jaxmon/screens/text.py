@@ -326,6 +326,7 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
         f"release {process.release}" if process.release else "",
         f"JAX {process.jax}" if process.jax else "",
         f"Python {process.python}" if process.python else "",
+        process.url,
     ]
     if snapshot.compiling.count:
         since.append(

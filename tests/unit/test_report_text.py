@@ -330,11 +330,12 @@ def test_the_rank_stands_beside_the_slot():
 
 def test_a_program_without_trouble_has_no_findings():
     """That nothing was found is stated, and empty sections are omitted."""
+    address = "http://127.0.0.1:9469/metrics"
     process = {"pid": 7, "program": "python a.py", "observed_seconds": 30.0}
 
-    assert explained({"process": process}, {}) == (
+    assert explained({"process": {**process, "url": address}}, {}) == (
         "worker 0 · pid 7 · python a.py\n"
-        "observed for 30.0 s\n"
+        f"observed for 30.0 s · {address}\n"
         "\n"
         "FINDINGS\n"
         "  Nothing to fix stands out.\n"

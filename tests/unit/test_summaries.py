@@ -98,6 +98,7 @@ def test_few_samples_are_unclear() -> None:
     assert found.of("worse") == []
     text = "\n".join(lines(found, width=100))
     assert "50 and 7 samples" in text
+    assert "cannot tell: fewer than 16 samples, one a second" in text
     assert "nothing worse among 1 thing compared; 1 measure unclear" in text
 
 

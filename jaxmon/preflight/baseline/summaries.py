@@ -336,7 +336,8 @@ def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
         counts = _COUNTS.get(change.measure, "samples")
         facts.append(f"{old} and {new} {counts}")
     if change.reason:
-        facts.append(f"cannot tell: {change.reason}")
+        often = ", one a second" if change.reason == FEW else ""
+        facts.append(f"cannot tell: {change.reason}{often}")
     for fact in (*facts, *change.evidence):
         yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
 
