@@ -53,18 +53,18 @@ _NAMES = {
 }
 
 
-class _Commands(click.Group):
-    """Its commands; a word that is none may be meant as a process."""
+class _CompileCommands(click.Group):
+    """Its commands; a number or file that is none may be meant as a process."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Return what to run. Raises `click.UsageError`: there is no such command."""
-        if self.get_command(ctx, args[0]) is None:
+        if args[0].isdecimal() or args[0].endswith(".py"):
             msg = f"no such command {args[0]!r}; a process is --worker {args[0]}"
             raise click.UsageError(msg, ctx)
         return super().resolve_command(ctx, args)
 
 
-@subcommand(cls=_Commands, invoke_without_command=True)
+@subcommand(cls=_CompileCommands, invoke_without_command=True)
 def command(
     *,
     worker: str | None = option(str, "--worker", "--pid"),
