@@ -325,7 +325,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took -= min(snapshot.load_time, took)
     if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
-    spent = {of.name: of.compile_time for of in functions if of.built}
+    spent = compiles.spent_by_name(functions, snapshot)
     first = {n: s for n, s in since_start.compiled().items() if n not in spent}
     lasts = first.keys() & {snapshot.time.now.function}
     spent = dict(sorted({**spent, **first}.items(), key=lambda item: -item[1]))
@@ -333,9 +333,8 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     whole = sum(spent.values())
     if has_operations:
         took = min(took, max(whole, snapshot.compiling.oldest_seconds))
-    is_all = period is since_start
-    error = period.states["compile"].error_seconds if took > 0 else 0.0
-    if is_all and abs(took - snapshot.compile_time) <= error:
+    is_all, differs = period is since_start, abs(took - snapshot.compile_time)
+    if is_all and not (has_operations or period.is_worth(differs, "compile", 0.0)):
         took = snapshot.compile_time  # measured, as the table of compiles has it
     # New shapes of what JAX runs by itself, as to initialise arrays, are no recompiles
     # of the program's.

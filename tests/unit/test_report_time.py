@@ -440,6 +440,12 @@ def test_what_jax_initialises_recompiles_nothing():
     took = "Compiling took 3 min 20 s, 33 % of 10 min"
     assert verdict(**compiled(2, 100.0)) == f"{took}, all of it first compiles."
     assert verdict(**compiled(2, 100.0), **jax) == f"{took}."
+    time = ledger({"compile": 200 / 600})
+    both = findings(
+        time=time, **{**NO_MORE, "functions": {**compiled(2, 100.0), **jax}}
+    )
+    (names,) = [of.evidence for of in both if of.topic == "compiling"]
+    assert "operations outside of jit, most at compile.py:7: 1 min 40 s" in names
     again = function(compiles={"compiled": 2}, recompiles={"shape": 1}, phases=phases)
     again["train.step"] |= {"calls": 9_000, "hits": 8_998}
     text = verdict(**again, **jax)
