@@ -277,6 +277,19 @@ def test_who_answers_requests_waits_for_them(wait, timeout, answers):
     assert waits_as(ITEM, wait, end).answers is answers
 
 
+@pytest.mark.parametrize(
+    ("function", "state"), [("__getitem__", "data_wait"), ("__call__", PYTHON)]
+)
+def test_who_indexes_a_data_set_waits_for_data(function: str, state: str) -> None:
+    """In a function that calls jitted ones, as who asks an iterator does."""
+    sites = CallSites()
+    driver = called(sites, DEVICE)
+    loads, reads = code_of("/srv/data.py", function), code_of("/srv/data.py", "read")
+
+    assert read(reads, loads, driver, sites=sites).state == state
+    assert read(reads, loads, code_of("/srv/train.py")).state == PYTHON
+
+
 def test_a_wait_for_connections_is_none_for_an_item() -> None:
     """A server that has nothing to do is idle."""
     reader, writer = multiprocessing.Pipe(duplex=False)

@@ -59,6 +59,7 @@ _COMPILING = frozenset(
 )
 # Functions of JAX that wait for results and copy them to the host.
 _FETCHING = frozenset(("_value", "block_until_ready", "device_get"))
+_GIVES_ITEM = "__getitem__"
 # Called by the garbage collector; it gives up the interpreter there, if it is asked to.
 _COLLECTING = "_xla_gc_callback"
 # In the first operation of all, whatever that is; the first imports plugins.
@@ -192,7 +193,7 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         caller = UNKNOWN
-        drives = is_packaged = holds = answers = False
+        drives = is_packaged = holds = answers = gives_item = False
         for at in rest:
             kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
@@ -208,7 +209,10 @@ class ActivityReader:
                 if (is_driver and not holds) or is_first:
                     caller = UNKNOWN if user is at else _line(at)
                 drives, holds = drives or is_driver, holds or is_first
-                if state != COMPILE and sites.waits_for_item(at.code, at.offset):
+                if state != COMPILE and (
+                    sites.waits_for_item(at.code, at.offset)
+                    or (gives_item and sites.drives(at.code))
+                ):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
@@ -217,6 +221,7 @@ class ActivityReader:
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
+            gives_item = at.code.co_name == _GIVES_ITEM
         line = UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
