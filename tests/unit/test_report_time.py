@@ -6,7 +6,7 @@ import pytest
 
 from jaxmon.facts.process import read
 from jaxmon.screens import text
-from jaxmon.screens.time_table import stacks
+from jaxmon.screens.time_table import stacks, time_table
 from jaxmon.symptoms.findings import about, verdict
 from tests.helpers.findings import (
     NO_MORE,
@@ -548,6 +548,20 @@ def test_of_few_looks_only_what_is_certain_is_judged():
     assert not verdict([only])
     lines = text.finding_lines([only], read({"process": {"observed_seconds": 4.0}}), 88)
     assert lines == ["FINDINGS", f"  {short}"]
+
+
+def test_a_wait_that_goes_on_has_one_time():
+    """After a while it is idle time, which the table adds; not at another line."""
+    time = ledger({"data_wait": 0.5, "idle": 0.1})
+    time["now"] = {"state": "data_wait", "place": "data_wait.py:7", "seconds": 75.0}
+
+    def rows() -> dict[str, str]:
+        table = time_table(read({"time": time}))
+        return {name: took for name, took, *_ in table.rows}
+
+    assert rows() == {"waiting for data": "5 min", "idle": "1 min"}
+    time["since_start"]["places"][1]["place"] = "data_wait.py:7"
+    assert rows() == {"waiting for data": "6 min"}
 
 
 def test_threads_with_equal_stacks_are_shown_once():
