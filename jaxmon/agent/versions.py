@@ -20,7 +20,7 @@ _VARIABLES = ("NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS")
 # Settings that change how fast programs are or calls of them: off, unless a user
 # turns them on, and the other way round.
 _ON = (
-    *(*DEBUGGING, "jax_debug_key_reuse", "jax_check_tracer_leaks", "jax_log_compiles"),
+    *(*DEBUGGING, "jax_check_tracer_leaks", "jax_log_compiles"),
     *("jax_explain_cache_misses", "jax_no_tracing", "jax_disable_most_optimizations"),
     *("jax_enable_x64", "jax_default_matmul_precision", "jax_enable_pgle"),
 )

@@ -343,6 +343,7 @@ _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
     "jax_debug_infs": _CHECKED.format("infinities"),
     "jax_disable_jit": "no jitted function is compiled, and operations run singly",
+    "jax_debug_key_reuse": "JAX checks in Python which keys each call gets",
     "jax_enable_checks": "JAX checks its own types and data in each call",
 }
 

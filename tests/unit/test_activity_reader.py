@@ -475,6 +475,22 @@ def test_what_jax_checks_behind_a_call_is_that_calls(site, above, expected) -> N
     assert (found.state, found.function) == expected
 
 
+def test_a_call_whose_keys_jax_checks_is_not_compiled() -> None:
+    """With `jax_debug_key_reuse`, each call takes the way of a first one."""
+    sites, source = CallSites(), Path(jax.__file__).parent
+    caller = called(sites, DEVICE)
+    keys = str(source / "experimental" / "key_reuse" / "_core.py")
+    checks = code_of(keys, "call_impl_with_key_reuse_checks")
+    calls, misses = (
+        code_of(str(source / "_src" / "pjit.py"), name)
+        for name in ("_pjit_call_impl", "cache_miss")
+    )
+
+    found = read(calls, checks, misses, caller, sites=sites)
+    assert (found.state, found.function) == (DEVICE, "__main__.step")
+    assert read(calls, misses, caller, sites=sites).state == "compile"
+
+
 def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:
     """On a CPU, XLA calls back on the thread that has called the program."""
     source = Path(jax.__file__).with_name("_src")

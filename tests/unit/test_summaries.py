@@ -144,7 +144,7 @@ def test_a_setting_with_which_nothing_is_timed_is_said() -> None:
     assert text.endswith(
         "nothing worse among 1 thing compared; 1 function without times"
     )
-    assert "without times in one of the runs: f `jaxmon baseline` times each" in other
+    assert "without times in one of the runs: f Of calls that take JAX's fast" in other
     assert "Longer runs" not in text + other
 
 

@@ -110,8 +110,9 @@ _EVENT_LOOPS = {
     "run": os.path.join("asyncio", "runners.py"),  # noqa: PTH118 - end of a path
 }
 # How a program just compiled, or one with effects, is run, and one that was compiled
-# ahead of time; and a pmap, since 0.8.
+# ahead of time; a pmap, since 0.8; and one whose keys JAX checks.
 _RUNNING = {
+    "call_impl_with_key_reuse_checks": (end("experimental", "key_reuse", "_core.py"),),
     "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
     "wrapped": (end("_src", "pmap.py"),),
 }

@@ -65,6 +65,7 @@ def context_of(jax: Any) -> Configuration:
 
 DEBUGGING = (
     *("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_enable_checks"),
+    "jax_debug_key_reuse",
 )
 """Settings for debugging, which are slow."""
 

@@ -190,13 +190,17 @@ def _untimed(before: Baseline, after: Baseline) -> str:
     for side, record in (("the baseline", before), ("this run", after)):
         if setting := why_untimed(record.versions):
             return f"with {setting}, as in {side}, no call is timed"
+    if _programs(before.runs) and after.runs and not _programs(after.runs):
+        return "this run has none: no call took JAX's fast path, or too few were made"
     old, new = (run.versions.get("processor", "") for run in (before, after))
     if old != new and after.versions.get("platform") == CPU:
         return f"the baseline is of another processor ({old} → {new})"
     return ""
 
 
-_NEVER_TIMED = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")
+_NEVER_TIMED = (
+    *("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_debug_key_reuse"),
+)
 
 
 def why_untimed(versions: Mapping[str, str]) -> str:

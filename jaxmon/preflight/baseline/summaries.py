@@ -64,6 +64,10 @@ _DOES = {
     "compile_seconds": "compiling a program of it takes",
 }
 _COUNTS = {"failed_requests": "requests", "compile_seconds": "programs"}
+_TIMED = (
+    "Of calls that take JAX's fast path, one a second is timed; `jaxmon baseline` "
+    "times each."
+)
 _MOST = 20
 _MOST_UNJUDGED = 6
 
@@ -239,7 +243,7 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
         yield from wrapped(text, width, first=INDENT, rest=indent)
     advice = "Longer runs have enough; `jaxmon baseline` compares shorter ones. "
     if not left:
-        advice = "" if setting else "`jaxmon baseline` times each call. "
+        advice = "" if setting else f"{_TIMED} "
     text = f"{advice}All else was counted exactly, and is judged."
     yield from wrapped(text, width, first=INDENT, rest=INDENT)
 
