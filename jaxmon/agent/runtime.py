@@ -135,7 +135,8 @@ class Runtime:
         from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
 
         return Overview(
-            self.context, self.parts, self.hooks, self._started, self._about.exports
+            *(self.context, self.parts, self.hooks, self._started),
+            *(self._about.exports, self.serving.url),
         )
 
     def start(self) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.jaxlink.configuration import DEBUGGING
 from jaxmon.host import disclosure
 
 
 # Environment variables that change what XLA makes of a program, or how it runs.
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-_VARIABLES = (
-    *("JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "NVIDIA_TF32_OVERRIDE"),
-    "OMP_NUM_THREADS",
+_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS")
+# Settings that change how fast programs are or calls of them: off, unless a user
+# turns them on, and the other way round.
+_ON = (
+    *(*DEBUGGING, "jax_check_tracer_leaks", "jax_log_compiles"),
+    *("jax_explain_cache_misses", "jax_no_tracing", "jax_disable_most_optimizations"),
+    *("jax_enable_x64", "jax_default_matmul_precision", "jax_enable_pgle"),
 )
+_OFF = ("jax_cpu_enable_async_dispatch",)
 _LONGEST = 500
 
 
@@ -41,6 +47,7 @@ def versions(
         "driver": driver(root),
         **{name: disclosure.flags(environ.get(name, "")) for name in _FLAGS},
         **{name: environ.get(name, "") for name in _VARIABLES},
+        **dict(_settings(jax.config)),
     }
     # Only the program initialises backends.
     if backends.initialised(jax):
@@ -49,6 +56,16 @@ def versions(
         found["device"] = devices[0].device_kind
         found["devices"] = str(len(devices))
     return {name: value[:_LONGEST] for name, value in found.items() if value}
+
+
+def _settings(config: Any) -> Iterator[tuple[str, str]]:
+    """Yield settings that differ from their defaults; not every release has all."""
+    # Some are no attributes.
+    values = config.values
+    for name in _ON:
+        yield name, str(getattr(config, name, values.get(name)) or "")
+    for name in _OFF:
+        yield name, "" if values.get(name, True) else "False"
 
 
 def _processor(root: Path) -> str:

@@ -44,7 +44,18 @@ _NAMES = {
 }
 
 
-@options.subcommand(cls=click.Group, invoke_without_command=True)
+class _CompileCommands(click.Group):
+    """Its commands; a number or file that is none may be meant as a process."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return what to run. Raises `click.UsageError`: there is no such command."""
+        if args[0].isdecimal() or args[0].endswith(".py"):
+            msg = f"no such command {args[0]!r}; a process is --worker {args[0]}"
+            raise click.UsageError(msg, ctx)
+        return super().resolve_command(ctx, args)
+
+
+@options.subcommand(cls=_CompileCommands, invoke_without_command=True)
 def command(
     *,
     worker: str | None = options.option(str, "--worker", "--pid"),

@@ -88,7 +88,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
 
 
 def _print(found: list[Check], *, verbose: bool) -> None:
-    from jaxmon.host.formats.layout import clean, wrapped
+    from jaxmon.host.formats.layout import clean, counted, wrapped
 
     width = output.report_width()
     shown = [check for check in found if verbose or check.status != "ok"]
@@ -99,10 +99,12 @@ def _print(found: list[Check], *, verbose: bool) -> None:
         first, rest = f"{indent}→ ", f"{indent}  "
         output.lines(wrapped(clean(check.advice), width, first=first, rest=rest))
     in_order = sum(check.status == "ok" for check in found)
-    others = len(found) - in_order
+    notes = sum(check.status == "note" for check in found)
+    wrong = len(found) - in_order - notes
     if shown:
         output.line()
+    needs = "needs" if wrong == 1 else "need"
     output.line(
-        f"{in_order} checks passed"
-        + (f", {others} need attention." if others else "; no problems found.")
+        f"{counted(in_order, 'check')} passed"
+        + (f", {wrong} {needs} attention." if wrong else "; no problems found.")
     )

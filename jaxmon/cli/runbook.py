@@ -105,14 +105,15 @@ def show(
             document = {"name": title, "text": text}
             output.result(document, text, as_json=as_json)
             return
-    close = difflib.get_close_matches(name, found.values(), 3, 0.4)
+    having = [title for title in found.values() if name.lower() in title.lower()]
+    close = having[:3] or difflib.get_close_matches(name, found.values(), 3, 0.6)
     alike = difflib.get_close_matches(name, close, 1, _ALIKE)
     if not alike and re.fullmatch(rf"{_PREFIX}\w+BudgetBurn", name):
         msg = f"no runbook {name!r}: that of your own objective is at `runbooks` of "
         msg += "your slo.yaml; see also: jaxmon runbook show unknown"
         raise CommandError(msg)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"
-    msg = f"no runbook {name!r}; {hint}"
+    msg = f"no runbook {name!r}; {hint} By what you see: jaxmon runbook show symptoms"
     raise CommandError(msg)
 
 

@@ -125,7 +125,7 @@ def directory_of(run_dir: Path | None, *, past: bool = False) -> Path:
             return directory
         (found,) = others
         recorded = endings.ends(directory) if past else ends(directory)[0]
-        if recorded or _without_agent(directory):
+        if recorded or _has_just_ended(directory) or _without_agent(directory):
             return directory
         if not (rundir.is_private(found) and rundir.sockets(found)):
             return directory
@@ -211,7 +211,7 @@ def pick(
         )
     elif chosen:
         msg = f"{choice!r} may be any of these; give one by its number or pid:"
-    elif any(ended := ends(directory_of(run_dir), choice, stopped=True)):
+    elif any(ended := ends(directory_of(run_dir), choice, stopped=True, finished=True)):
         msg = f"{choice!r} does not run any more:"
         raise CommandError(msg, details=[*ended[0], *ended[1]], exit_code=2)
     else:
@@ -245,6 +245,11 @@ def wait_for_start(directory: Path) -> bool:
         found = _without_agent(directory)
         time.sleep(_OFTEN)
     return True
+
+
+def _has_just_ended(directory: Path) -> bool:
+    ages = map(endings.age_of, endings.ends(directory).values())
+    return any(age is not None and age < _YOUNG for age in ages)
 
 
 def _over(directory: Path) -> set[int]:
@@ -281,7 +286,7 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
         "`jaxmon run PROGRAM`, with --report if it ends soon, or set its directory "
         "with --run-dir."
     )
-    just, earlier = ends(directory, choice, stopped=True)
+    just, earlier = ends(directory, choice, stopped=True, finished=True)
     lines = [*just, msg, *earlier, *hints(directory)]
     return CommandError(lines[0], details=lines[1:])
 
@@ -321,20 +326,24 @@ def _matching(
 
 
 def ends(
-    directory: Path, choice: str | None = None, *, stopped: bool = False
+    directory: Path,
+    choice: str | None = None,
+    *,
+    stopped: bool = False,
+    finished: bool = False,
 ) -> tuple[list[str], list[str]]:
     """
-    Return a sentence on each process *choice* that did not finish, or was *stopped*, on
-    all for `None`, the latest first: on those that did not finish in the last ten
-    minutes, and on others.
+    Return a sentence on each process *choice* that did not finish, was *stopped* or has
+    just *finished*, on all for `None`, the latest first: on those that did not finish
+    in the last ten minutes, and on others.
     """
     found = []
     for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
-        counts = end.ended not in IN_ORDER or (stopped and end.ended == STOPPED)
-        if counts and choice in {None, *names_of_it}:
-            age = inf if (seconds := endings.age_of(end)) is None else seconds
-            past = age >= TEN_MINUTES or end.ended == STOPPED
+        age = inf if (seconds := endings.age_of(end)) is None else seconds
+        over = (stopped and end.ended == STOPPED) or (finished and age < _YOUNG)
+        if (end.ended not in IN_ORDER or over) and choice in {None, *names_of_it}:
+            past = age >= TEN_MINUTES or end.ended in IN_ORDER
             found.append((past, age, clean(end.line(seconds))))
     found = sorted(found)[:_MOST_LISTED]
     just = [line for past, _, line in found if not past]

@@ -42,6 +42,7 @@ class Process(Fact):
         observed_seconds: since then.
         now: Unix time of the report.
         release: of the program, by the setting of that name.
+        url: of its metrics; empty if it serves none by TCP.
         debugging: settings of JAX that are on and meant for debugging, each with the
             line of the program that sets it, if it is known.
         forked: whether it was forked from a process that had initialised the devices,
@@ -58,6 +59,7 @@ class Process(Fact):
     jax: str = ""
     python: str = ""
     release: str = ""
+    url: str = ""
     debugging: Mapping[str, str] = NOTHING
     forked: bool = False
 

@@ -108,7 +108,8 @@ class PlaceTime(Fact):
         activity: that the program marks.
         state: of the program.
         place: the line.
-        function: the jitted function that was being called or traced, if known.
+        function: the jitted function that was being called or traced, if known; of a
+            read, whose outputs JAX itself read to check them.
         event_loop: whether an event loop waited meanwhile: one that serves requests,
             or for a coroutine that is blocked.
         caller: the line of the loop that had called that, empty if it is that itself;
@@ -207,6 +208,12 @@ class Period(Fact):
     def of(self, *states: str) -> float:
         """Return the seconds of *states* together."""
         return sum(self.states[s].seconds for s in states if s in self.states)
+
+    @property
+    def checks(self) -> dict[str, float]:
+        """The seconds by line in which JAX itself checked outputs of calls there."""
+        waits = (of for of in self.places if of.state == "fetch" and of.function)
+        return summed((of.place, of.seconds) for of in waits)
 
     def is_worth(self, seconds: float, state: str, ratio: float) -> bool:
         """Return whether *seconds* of *state* are that *ratio* of it, for certain."""
@@ -387,6 +394,7 @@ class WallTime(Fact):
         rates: calls a second lately, by jitted function, of those called most.
         rates_seconds: of how many seconds these are, up to about a minute.
         call_age: seconds since the latest call of a jitted function.
+        call_pause: the most seconds between two of them.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
         called: by jitted function, the line of the latest call of it that was seen: one
@@ -407,6 +415,7 @@ class WallTime(Fact):
     rates: Mapping[str, float] = NOTHING
     rates_seconds: float | None = None
     call_age: float | None = None
+    call_pause: float = 0.0
     loops: Mapping[str, str] = NOTHING
     called: Mapping[str, str] = NOTHING
     turns: int = 0

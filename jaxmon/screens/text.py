@@ -30,7 +30,7 @@ from jaxmon.screens.section import Section
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
 from jaxmon.symptoms.compiles import program_size
-from jaxmon.symptoms.findings import about, verdict
+from jaxmon.symptoms.findings import DOUBT, about, verdict
 from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
 from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Urgency
@@ -58,7 +58,7 @@ def finding_lines(
     width: int,
     *,
     room: int | None = None,
-    over: bool = False,
+    over: str = "",
 ) -> list[str]:
     """
     Return what to change, the most urgent first.
@@ -68,7 +68,7 @@ def finding_lines(
         snapshot: what the figures are about.
         width: of a line.
         room: maximum number of lines; what does not fit is counted, not shown.
-        over: whether the program has come to its end.
+        over: once the program has come to its end, where the others are.
     """
     lines, observed = ["FINDINGS"], snapshot.process.observed_seconds
     if quiet := verdict(found, "" if over else waiting(snapshot)):
@@ -79,8 +79,7 @@ def finding_lines(
         if room is not None and len(lines) + len(block) + bool(rest) > room:
             if number > 1:
                 left = counted(rest + 1, "further finding")
-                hint = _OF_ANOTHER_RUN if over else _WHILE_IT_RUNS
-                return [*lines, f"{INDENT}{left}: {hint}"]
+                return [*lines, f"{INDENT}{left}: {over or _WHILE_IT_RUNS}"]
             block = block[: room - len(lines)]
         lines += block
     return lines
@@ -137,7 +136,8 @@ def _quiet(snapshot: Snapshot) -> Iterator[str]:
 def _finding(
     number: int, finding: Finding, width: int, observed: float, *, brief: bool
 ) -> list[str]:
-    lead = f"{INDENT}{number}. "
+    # That little was seen is no finding on the program.
+    lead = f"{INDENT}{number}. " if finding.topic != DOUBT else INDENT
     indent = " " * len(lead)
     lines = wrapped(finding.verdict, width, first=lead, rest=indent)
     for evidence in finding.evidence:
@@ -286,9 +286,16 @@ def screen(
 
 
 def summary(
-    snapshot: Snapshot, findings: Sequence[Finding], *, crash: str = ""
+    snapshot: Snapshot,
+    findings: Sequence[Finding],
+    *,
+    crash: str = "",
+    kept: str = "",
 ) -> list[str]:
-    """Return the exit report, the *crash* first, in at most `MOST_LINES` lines."""
+    """
+    Return the exit report, the *crash* first, in at most `MOST_LINES` lines, and where
+    the whole one is *kept*.
+    """
     width = WIDTH
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
@@ -298,9 +305,11 @@ def summary(
         _memory(snapshot, width),
     ]
     above = _joined(facts)
-    room = MOST_LINES - len(above) - 2
-    below = finding_lines(findings, snapshot, width, room=room, over=True)
-    return [*_joined([above, below]), "─" * width]
+    where = wrapped(f"Whole report: {kept}", width) if kept else []
+    room = MOST_LINES - len(above) - len(where) - 2
+    over = "see the whole report." if kept else _OF_ANOTHER_RUN
+    below = finding_lines(findings, snapshot, width, room=room, over=over)
+    return [*_joined([above, below]), *where, "─" * width]
 
 
 def heading(process: Process, worker: str, width: int) -> str:
@@ -317,6 +326,7 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
         f"release {process.release}" if process.release else "",
         f"JAX {process.jax}" if process.jax else "",
         f"Python {process.python}" if process.python else "",
+        process.url,
     ]
     if snapshot.compiling.count:
         since.append(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reader import from_json
-from jaxmon.facts.walltime import Period
+from jaxmon.facts.walltime import IDLE_SECONDS, Period
 from jaxmon.host.formats.layout import (
     INDENT,
     UNKNOWN,
@@ -49,9 +49,24 @@ _MOST_ROWS = 9
 _MOST_OF_THE_TIME = 0.5
 
 
+def _shown(snapshot: Snapshot) -> Period:
+    """Return the period, with all of a wait that goes on: after a while it is idle."""
+    period, now = snapshot.time.period, snapshot.time.now
+    idle, wait = period.states.get(_IDLE), period.states.get(now.state)
+    at = [of for of in period.places if (of.state, of.place) == (_IDLE, now.place)]
+    if now.state == _IDLE or not (idle and wait and at):
+        return period
+    moved = min(sum(of.seconds for of in at), max(now.seconds - IDLE_SECONDS, 0.0))
+    states = {
+        now.state: wait.replace(seconds=wait.seconds + moved),
+        _IDLE: idle.replace(seconds=idle.seconds - moved),
+    }
+    return period.replace(states={**period.states, **states})
+
+
 def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     """Return what the time goes into, most first."""
-    period = snapshot.time.period
+    period = _shown(snapshot)
     if not period.settled:
         return Section(_TITLE)
     layout = [
@@ -62,7 +77,7 @@ def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
         Column("", 2),
         Column("MOST OFTEN AT", right=False, cut=ending),
     ]
-    lately = period is snapshot.time.lately
+    lately = snapshot.time.period is snapshot.time.lately
     about = f": {'the last ' if lately else ''}{duration(period.seconds)}"
     if now := _now(snapshot):
         about += f"; now {now}"
@@ -72,7 +87,7 @@ def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
 
 def time_parts(snapshot: Snapshot) -> list[float]:
     """Return the parts of the time that the rows of the table are, from 0 to 1."""
-    period = snapshot.time.period
+    period = _shown(snapshot)
     return [seconds / period.seconds for seconds, _ in _rows(period)]
 
 

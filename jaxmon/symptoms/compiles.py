@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.contents import Folded
@@ -357,6 +357,25 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     # They also did what is no compile of an operation.
     ratio = min(took / max(sum(seconds for _, seconds in found), 1e-9), 1.0)
     return [(line, seconds * ratio) for line, seconds in found]
+
+
+def spent_by_name(
+    functions: Iterable[FunctionFact], snapshot: Snapshot
+) -> dict[str, float]:
+    """
+    Return the seconds of compiles by function. JAX's own are operations of the program:
+    they are together, with the line that compiles most of them.
+    """
+    spent = summed(
+        ("" if of.internal else of.name, of.compile_time)
+        for of in functions
+        if of.built
+    )
+    if took := spent.pop("", 0.0):
+        lines = _lines(snapshot, took)
+        at = f", most at {lines[0][0]}" if lines else ""
+        spent[f"operations outside of jit{at}"] = took
+    return spent
 
 
 def _callbacks(snapshot: Snapshot) -> Iterator[Finding]:

@@ -334,24 +334,33 @@ def _faults(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
+_CHECKING = ("jax_debug_nans", "jax_debug_infs")
 _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
     "jax_debug_infs": _CHECKED.format("infinities"),
     "jax_disable_jit": "no jitted function is compiled, and operations run singly",
+    "jax_debug_key_reuse": "JAX checks in Python which keys each call gets",
     "jax_enable_checks": "JAX checks its own types and data in each call",
 }
 
 
 def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
     calls = sum(function.calls or 0 for function in snapshot.users)
-    period = snapshot.time.period
+    period, checked = snapshot.time.period, snapshot.time.period.checks
     for setting, where in snapshot.process.debugging.items():
         off = setting == "jax_disable_jit"  # then there are no calls
-        if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
-            took = period.of("eager") if off else 0.0
+        checks: dict[str, float] = {}
+        if setting in _CHECKING:
+            checks, checked = checked, {}  # one loop has both settings
+        took = period.of("eager") if off else sum(checks.values())
+        often = calls >= snapshot.limits.debugged_calls
+        costs = took > 0 and period.is_worth(took, "fetch", snapshot.limits.time_worth)
+        if setting in _DEBUGGING and (off or often or costs):
             count = "" if off else f" There were {calls:,} calls."
-            lines = [line for line, _ in period.lines("eager")[:_MOST_EVIDENCE]]
-            spent = f"operations took {duration(took)} of {duration(period.seconds)}"
+            most = dict(period.lines("eager")) if off else checks
+            lines = sorted(most, key=most.__getitem__, reverse=True)[:_MOST_EVIDENCE]
+            what = "operations" if off else "the checks"
+            spent = f"{what} took {duration(took)} of {duration(period.seconds)}"
             yield Finding(
                 "debugging",
                 setting,

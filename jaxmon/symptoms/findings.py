@@ -43,7 +43,9 @@ SYMPTOMS: Mapping[str, Symptom] = {
 
 GENERAL = frozenset(("host", "blocked", "eager"))
 """Findings that say where the time goes, and not that something is wrong."""
-_DOUBTS = frozenset(("short", "unmeasured"))
+DOUBT = "short"
+"""The topic of what says that too little was seen; the last finding, not numbered."""
+_DOUBTS = frozenset((DOUBT, "unmeasured"))
 _OF_A_LINE = frozenset(("profiles", "event_loop"))
 # A thread that failed, then what users notice themselves, which may follow from that.
 _NOTICED = (
@@ -152,6 +154,11 @@ def _place(finding: Finding) -> tuple[bool, bool, Urgency, bool, float]:
     return rank(finding.topic, finding.seconds, fails=pages or noticed)
 
 
+def _has_more(copies: Finding, copying: Mapping[str, float]) -> bool:
+    """Return whether other lines take as long as its own, which has a finding."""
+    return bool(copies.evidence) and copies.seconds >= 2 * copying[copies.where]
+
+
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """
     Return *findings* by `rank`; of a line that makes profiles, keeps an event loop, or
@@ -159,13 +166,13 @@ def _ranked(findings: list[Finding]) -> list[Finding]:
     not that they run, too.
     """
     compiled = {of.where: of.seconds for of in findings if of.topic == "operations"}
-    copying = {of.where for of in findings if of.topic == "transfer"}
+    copying = {of.where: of.seconds for of in findings if of.topic == "transfer"}
     profiled = {of.where: of.seconds for of in findings if of.topic in _OF_A_LINE}
     distinct = [
         of
         for of in findings
-        if (of.topic != "copies" or of.evidence or of.where not in copying)
+        if (of.topic != "copies" or of.where not in copying or _has_more(of, copying))
         and (of.topic != "eager" or of.seconds > compiled.get(of.where, 0.0))
         and (of.topic not in GENERAL or of.seconds >= 2 * profiled.get(of.where, 0.0))
     ]
-    return sorted(distinct, key=_place)
+    return sorted(distinct, key=lambda of: (of.topic == DOUBT, *_place(of)))

@@ -317,12 +317,16 @@ def _spans_dropped(limits: Limits) -> Alert:
     )
 
 
+_BELOW = 0.1  # seconds: what is shorter is not shown as that long
+
+
 def _short(snapshot: Snapshot) -> Iterator[Finding]:
     period, observed = snapshot.time.period, snapshot.process.observed_seconds
     seconds = period.seconds or observed
     if period.settled or not seconds or (not period.looks and seconds > SHORT_SECONDS):
         return
-    few, of, enough = "Too short", duration(seconds), f"{SHORT_SECONDS:g} s"
+    observed_for = duration(min(seconds, SHORT_SECONDS - _BELOW))
+    few, of, enough = "Too short", f"{observed_for} observed", f"{SHORT_SECONDS:g} s"
     if seconds >= SHORT_SECONDS:
         few, of, enough = "Too few looks", f"{period.looks}", f"{ENOUGH_LOOKS}"
     text = f"{few} to judge where the time goes ({of}; from {enough} on)."

@@ -33,6 +33,8 @@ _MOST_GONE = 2
 _LASTS = 5.0
 # Calls of a program after which it is known how long it takes.
 _REPEATS = 3
+# Seconds: calls are counted as often.
+_COUNTED = 1.0
 # In which it may wait for a helper, and for a program.
 _WAITS = ("data_wait", "blocked")
 _AWAITS = ("device", "fetch", "transfer")
@@ -176,8 +178,8 @@ def waiting(snapshot: Snapshot) -> str:
 
 def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
     """
-    Detect a wait that lasts many times as long as any before, and not yet so long that
-    the program has stalled: what is slow would be so again and again.
+    Detect a wait, or Python, that lasts many times as long as any before, and not yet
+    so long that the program has stalled: what is slow would be so again and again.
     """
     now = snapshot.time.now
     if is_lasting(snapshot):
@@ -186,6 +188,15 @@ def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             *(topic, now.place, f"The {doing(now)}."),
             *(causes[:_MOST_GONE], _ACTIONS[now.state], now.place),
+        )
+    elif lasts := quiet(snapshot):
+        before = max(snapshot.time.call_pause, _COUNTED)
+        paused = now.replace(seconds=lasts, changes=1, longest_before=before)
+        yield Finding(
+            *("host", now.place, f"No progress? The {doing(paused)}."),
+            from_place(now.stack, now.place)[:_MOST_LINES],
+            f"{_ACTIONS[now.state]} Look at what ends that loop.",
+            where=now.place,
         )
 
 
@@ -204,6 +215,21 @@ def is_lasting(snapshot: Snapshot) -> bool:
     if least is None or now.changes < _RHYTHM or is_long(now, limits):
         return False
     return now.seconds >= max(times * before, least)
+
+
+def quiet(snapshot: Snapshot) -> float:
+    """
+    Return for how long a program that called jitted functions again and again has only
+    run Python, if that is far longer than ever, and nothing that it does once.
+    """
+    time, limits = snapshot.time, snapshot.limits
+    least = seconds_in(limits.stalled_on_a_line)
+    age, now = time.call_age or 0.0, time.now
+    far = age >= max(least, limits.stalled_times * time.call_pause)
+    runs = now.state == "python" and now.repeats >= _RHYTHM and not is_long(now, limits)
+    once = any(of.place == now.place for of in time.since_start.once)
+    serves = snapshot.requests or snapshot.steps
+    return age if far and runs and not (once or serves) else 0.0
 
 
 def _causes(

@@ -35,7 +35,7 @@ from jaxmon.symptoms.estimates import (
     traced_again,
 )
 from jaxmon.symptoms.recompiles import every_recompile_time
-from jaxmon.symptoms.stalls import is_lasting, is_long, stuck_after_fork
+from jaxmon.symptoms.stalls import is_lasting, is_long, quiet, stuck_after_fork
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
@@ -190,7 +190,9 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 
 def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     rests, busy = at_rest(period), snapshot.busy_seconds(period)
+    lasts, now = quiet(snapshot), snapshot.time.now
     took = period.of("python") - sum(rests.values())
+    took -= min(lasts, took)
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     idle = took - min(hidden, took)
@@ -202,7 +204,7 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return  # the device waits for requests
     # When it was idle, samples say, of which no line is certain.
     lines = {
-        line: seconds * idle / took
+        line: max(seconds - lasts * (line == now.place), 0.0) * idle / took
         for line, seconds in period.lines("python")
         if line not in rests
     }
@@ -236,7 +238,8 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     because the host cannot work ahead.
     """
     busy = snapshot.busy_seconds(period)
-    waited, now = period.of("fetch") - eager_waits(snapshot, period), snapshot.time.now
+    checks, now = period.checks, snapshot.time.now
+    waited = period.of("fetch") - eager_waits(snapshot, period) - sum(checks.values())
     if now.state == "fetch" and is_lasting(snapshot):
         waited -= min(now.seconds, waited)  # it is not known what it waits for
     if waited < snapshot.limits.time_worth * period.seconds:
@@ -267,6 +270,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     elif snapshot.spans:
         computed += ", or waiting for other processes"
     texts, lines = ("Reading results took", computed), dict(period.lines("fetch"))
+    lines = {line: spent - checks.get(line, 0.0) for line, spent in lines.items()}
     yield costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
@@ -278,7 +282,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
 def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that calls of jitted functions take the time, if the device is busy."""
     took = period.of("device", "fetch") - eager_waits(snapshot, period)
-    now = snapshot.time.now
+    took, now = took - sum(period.checks.values()), snapshot.time.now
     lasts = is_long(now, snapshot.limits) or is_lasting(snapshot)
     lasts = lasts or any(programs.first_call(snapshot))
     if now.state in {"device", "fetch"} and lasts:
@@ -320,7 +324,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took -= min(snapshot.load_time, took)
     if has_operations := any(compiles.operations(snapshot)):
         functions = snapshot.users
-    spent = {of.name: of.compile_time for of in functions if of.built}
+    spent = compiles.spent_by_name(functions, snapshot)
     first = {n: s for n, s in since_start.compiled().items() if n not in spent}
     lasts = first.keys() & {snapshot.time.now.function}
     spent = dict(sorted({**spent, **first}.items(), key=lambda item: -item[1]))
@@ -328,6 +332,9 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     whole = sum(spent.values())
     if has_operations:
         took = min(took, max(whole, snapshot.compiling.oldest_seconds))
+    is_all, differs = period is since_start, abs(took - snapshot.compile_time)
+    if is_all and not (has_operations or period.is_worth(differs, "compile", 0.0)):
+        took = snapshot.compile_time  # measured, as the table of compiles has it
     # New shapes of what JAX runs by itself, as to initialise arrays, are no recompiles
     # of the program's.
     again = min(every_recompile_time(snapshot.users, snapshot), took)
@@ -335,7 +342,6 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < least or again > took / 2 or stuck_after_fork(snapshot):
         return
     ratio = min(took / max(whole, 1e-9), 1.0)
-    is_all = period is since_start
     rest = f", of which recompiles about {duration(again * (is_all or ratio))}"
     if not again:
         recompiled = any(of.recompiles for of in functions)

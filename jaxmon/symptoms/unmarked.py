@@ -21,6 +21,8 @@ _MOST_OF_THE_TIME, _IDLE = 0.9, 0.05
 _AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS, _SEVERAL = 0.1, 0.5, 2
 # Seconds after which a program that called before is said to call nothing.
 _NO_CALL = 10.0
+# At least so many, if as many calls were due meanwhile, by the usual rate.
+_SOON, _MISSED = 3.0, 10
 _MOST_PROCESSES = 2
 FORKED = "forked this process after JAX had started. "
 """What a note says of a process whose children are not observed."""
@@ -34,7 +36,8 @@ def calling(snapshot: Snapshot) -> CallRate:
     time, rates = snapshot.time, snapshot.time.rates
     if snapshot.steps or snapshot.requests:
         return CallRate()
-    if time.call_age is not None and time.call_age >= _NO_CALL:
+    late = min(max(_MISSED / (sum(rates.values()) or inf), _SOON), _NO_CALL)
+    if time.call_age is not None and time.call_age >= late:
         if time.now.function:  # a call that lasts
             return CallRate()
         only = time.now.called[0] if len(time.now.called) == 1 else ""

@@ -446,6 +446,7 @@ def test_an_invalid_label_is_rejected(label):
     ("name", "hint"),
     [
         ("JaxmonGpuFaul", "did you mean JaxmonGpuFault"),
+        ("hang", "did you mean JaxmonRequestsHang? By what you see: "),
         ("zzz", "see: jaxmon runbook list"),
         ("../README", "see: jaxmon runbook list"),
     ],

@@ -39,7 +39,7 @@ def test_text_fits_a_terminal_and_the_exit_code_tells(run_dir: Path) -> None:
 
     assert "did you mean JAXMON_PORT?" in result.out
     assert re.fullmatch(
-        r"\d+ checks passed, \d need attention\.", result.out.splitlines()[-1]
+        r"\d+ checks passed, \d needs? attention\.", result.out.splitlines()[-1]
     )
     assert max(map(len, result.out.splitlines())) <= 80
     assert run_python(*args, "--strict", run_dir=run_dir, env=env).code == 1

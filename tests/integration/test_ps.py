@@ -281,8 +281,8 @@ def test_the_only_other_directory_with_agents_is_read(
 ) -> None:
     """
     Said once, and in JSON. Not among several, not one that others can open, not in
-    place of a directory that was given, in which a process has failed or, for what asks
-    about the past, has left a record.
+    place of a directory that was given, in which a process has failed, has just ended
+    or, for what asks about the past, has left a record.
     """
     own, other = tmp_path / "jaxmon", host["run_dir"]
     environ = {"JAXMON_RUN_DIR": "", "XDG_RUNTIME_DIR": str(tmp_path)}
@@ -309,17 +309,18 @@ def test_the_only_other_directory_with_agents_is_read(
     given.append(run("ps"))
     del found[tmp_path]
     own.mkdir()
+    assert said in run("ps").err
     for slot, (how, words) in enumerate(
-        [(FINISHED, "job post-mortem"), (CRASHED, "ps")]
+        [(FINISHED, "job post-mortem"), (FINISHED, "explain"), (CRASHED, "ps")]
     ):
-        assert said in run("ps").err
         end = EndWriter(own / f"agent-{slot}.end", 0o600)
         end.begin()
         end.run("train")
         end.end(how)
         end.abandon()
         given.append(run(words))
-    assert [said in done.err for done in given] == [False] * 6
+    assert [said in done.err for done in given] == [False] * 7
+    assert " finished, just now" in given[5].err
 
 
 def test_a_program_that_is_starting_is_waited_for(

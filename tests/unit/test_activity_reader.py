@@ -277,6 +277,19 @@ def test_who_answers_requests_waits_for_them(wait, timeout, answers):
     assert waits_as(ITEM, wait, end).answers is answers
 
 
+@pytest.mark.parametrize(
+    ("function", "state"), [("__getitem__", "data_wait"), ("__call__", PYTHON)]
+)
+def test_who_indexes_a_data_set_waits_for_data(function: str, state: str) -> None:
+    """In a function that calls jitted ones, as who asks an iterator does."""
+    sites = CallSites()
+    driver = called(sites, DEVICE)
+    loads, reads = code_of("/srv/data.py", function), code_of("/srv/data.py", "read")
+
+    assert read(reads, loads, driver, sites=sites).state == state
+    assert read(reads, loads, code_of("/srv/train.py")).state == PYTHON
+
+
 def test_a_wait_for_connections_is_none_for_an_item() -> None:
     """A server that has nothing to do is idle."""
     reader, writer = multiprocessing.Pipe(duplex=False)
@@ -440,6 +453,42 @@ def test_what_only_asks_jax_what_something_is_runs_no_operation() -> None:
 
     assert read(looks, asks, program).state == PYTHON
     assert read(looks, binds, program).state == EAGER
+
+
+@pytest.mark.parametrize(
+    ("site", "above", "expected"),
+    [
+        (DEVICE, [], ("fetch", "__main__.step")),
+        (EAGER, [], (EAGER, "")),
+        (DEVICE, ["deferring_binary_op"], (EAGER, "")),
+    ],
+)
+def test_what_jax_checks_behind_a_call_is_that_calls(site, above, expected) -> None:
+    """With `jax_debug_nans`; an operation outside of jit stays one."""
+    sites = CallSites()
+    caller = called(sites, site)
+    of_jax = str(Path(jax.__file__).with_name("_src") / "api.py")
+    names = "_check_special", "_nan_check_posthook", "reraise_with_filtered_traceback"
+    stack = [code_of(of_jax, name) for name in (*names, *above)]
+    found = read(*stack, caller, sites=sites)
+
+    assert (found.state, found.function) == expected
+
+
+def test_a_call_whose_keys_jax_checks_is_not_compiled() -> None:
+    """With `jax_debug_key_reuse`, each call takes the way of a first one."""
+    sites, source = CallSites(), Path(jax.__file__).parent
+    caller = called(sites, DEVICE)
+    keys = str(source / "experimental" / "key_reuse" / "_core.py")
+    checks = code_of(keys, "call_impl_with_key_reuse_checks")
+    calls, misses = (
+        code_of(str(source / "_src" / "pjit.py"), name)
+        for name in ("_pjit_call_impl", "cache_miss")
+    )
+
+    found = read(calls, checks, misses, caller, sites=sites)
+    assert (found.state, found.function) == (DEVICE, "__main__.step")
+    assert read(calls, misses, caller, sites=sites).state == "compile"
 
 
 def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:

@@ -1,6 +1,7 @@
 """Baselines: files, tolerances, comparisons and the table, without running anything."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from jaxmon.preflight.baseline.compare import compare, lines
 from jaxmon.preflight.baseline.record import (
     TOLERANCES,
     Baseline,
+    RunTimes,
+    TimedRun,
     Tolerance,
     check_writable,
     from_processes,
@@ -221,6 +224,22 @@ def test_other_hardware_is_not_compared() -> None:
     newer = record({**VERSIONS, "jax": "0.12.0", "python": "3.13"})
     compare(record(), newer, tolerances((), Limits()))
     compare(record(), record({"jax": "0.10.2"}), tolerances((), Limits()))
+
+
+def test_why_run_times_are_not_compared_is_said() -> None:
+    """With a setting for debugging there are none, and that is no success."""
+    f = {"compiles": 1}
+    now = record({**VERSIONS, "jax_debug_nans": "True"}, f=f)
+    text = " ".join(
+        lines(compare(record(f=f), now, tolerances((), Limits())), width=99)
+    )
+    assert "changed: jax_debug_nans: none → True" in text
+    assert "with jax_debug_nans, as in this run, no call is timed" in text
+    assert text.endswith("no regression in 1 function; run times are not compared")
+    timed = TimedRun(0.0, (), {"f": {"": RunTimes(9, (1.0,) * 5, (1.0,) * 5)}})
+    before, after = replace(record(f=f), runs=(timed,)), TimedRun(0.0, (), {})
+    lost = compare(before, replace(before, runs=(after,)), tolerances((), Limits()))
+    assert lost.untimed.startswith("this run has none: no call took JAX's fast path")
 
 
 def test_functions_that_come_and_go_are_named() -> None:

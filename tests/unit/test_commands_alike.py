@@ -194,6 +194,12 @@ def test_a_mistyped_command_gets_a_hint(typed, meant):
     assert bool(meant) == ("mean" in last or "Possible" in last)
 
 
+def test_a_process_among_commands_gets_a_hint():
+    """A number is an argument elsewhere."""
+    done = CliRunner().invoke(main, ["compiles", "3"])
+    assert (done.exit_code, "a process is --worker 3" in done.stderr) == (2, True)
+
+
 def test_exit_codes_stand_in_one_table():
     """What the help of a command says of its exit codes, and those of all commands."""
     table = commands(main, "jaxmon").partition("\n## Exit codes\n")[2]

@@ -42,7 +42,7 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
 
     assert found["warning"][0].startswith("agent 3 does not respond: ")
     assert found["note"] == [
-        "sockets of killed processes: 5; the next agents replace them"
+        "worker 5: killed, and the socket is left; the next agent there replaces it"
     ]
 
 

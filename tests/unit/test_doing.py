@@ -157,7 +157,10 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
 
     assert text(rates_seconds=70.0) == "m.step: 30 calls a second in the last minute."
     assert text(rates_seconds=20.0) == "m.step: 30 calls a second in the last 20 s."
-    assert text(call_age=9.0).startswith("m.step: 30 calls a second")
+    assert text(call_age=2.0).startswith("m.step: 30 calls a second")
+    assert text(call_age=4.0) == "No call for 4.0 s."
+    rare = text(rates={"m.step": 1.1}, rates_seconds=70.0, call_age=8.0)
+    assert rare.startswith("m.step: 1.1 calls a second")
     now = {"called": ["m.step"]}
     assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
     waits = {**now, "work": True, "place": "train.py:16"}

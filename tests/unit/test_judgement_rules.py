@@ -30,11 +30,12 @@ symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
 symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/estimates.py: EXPLAINED; OF_A_LINE; _MORE; _RARELY; _SLACK;
     compiled < traced / 2
-symptoms/findings.py: of.seconds >= 2 * profiled.get(of.where, 0.0)
+symptoms/findings.py: copies.seconds >= 2 * copying[copies.where];
+    of.seconds >= 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
 symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; _STARTING; age > 2 * seconds_in(window)
-symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
+symptoms/monitoring.py: _BELOW; limits.duration('1d'); limits.duration('1h')
 symptoms/programs.py: 2 * needed > number
 symptoms/reason.py: _ABOUT; _ABOUT_RATES
 symptoms/recompiles.py: _MOST_EVIDENCE
@@ -46,7 +47,7 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
-symptoms/stalls.py: _EARLIER; _LASTS; _REPEATS; _RHYTHM; _RHYTHM_OF_LOCKS
+symptoms/stalls.py: _COUNTED; _EARLIER; _LASTS; _REPEATS; _RHYTHM; _RHYTHM_OF_LOCKS
 symptoms/steps.py: limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
@@ -54,7 +55,7 @@ symptoms/time.py: 2 * rest > took; 2 * period.event_loops(self.state) > took;
     _SLOW_READ; again > took / 2
 symptoms/updates.py: 2 * max(others, default=0) > found.calls
 symptoms/unmarked.py: _AGAIN_AND_AGAIN; _IDLE; _MOST_OF_THE_CALLS; _MOST_OF_THE_TIME;
-    _NO_CALL; _SEVERAL
+    _MISSED; _NO_CALL; _SEVERAL; _SOON
 job/collectives.py: _DEVIATIONS; _LEAST_RECORDED; _MOST_NAMED; _MOST_SECONDS;
     _OLDEST_SECONDS; _WINDOWS
 job/comparison.py: WINDOW; WINDOWS; _APART; _AS_LONG; _BEHIND_SECONDS; _BEHIND_STEPS;

@@ -208,6 +208,9 @@ def test_a_line_that_copies_in_a_loop_is_judged_once():
     other = {"state": "transfer", "place": "other.py:7", "seconds": 70.0}
     time["since_start"]["places"].append(other)
     assert topics() == {"transfer", "copies", "device"}
+    other["seconds"], copies["caller"] = 9.0, "train.py:3"
+    time["since_start"]["states"]["transfer"]["seconds"] = 120.0
+    assert topics() == {"transfer", "device"}
 
 
 @pytest.mark.parametrize(("size", "is_found"), [(4, False), (4_000, True)])

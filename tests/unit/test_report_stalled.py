@@ -379,6 +379,32 @@ def test_a_full_queue_that_nothing_can_empty_is_said_to_be_so():
     assert findings(time=ledger({"device": 0.05}, **served), transfers={}) == []
 
 
+ENDLESS = {"state": "python", "place": "python.py:7", "repeats": 100}
+
+
+@pytest.mark.parametrize(
+    ("change", "now", "quiet"),
+    [
+        ({}, {}, True),
+        ({"call_age": 14.0}, {}, False),
+        ({"call_pause": 4.0}, {}, False),
+        ({}, {"repeats": 3}, False),
+        ({}, {"state": "blocked"}, False),
+    ],
+)
+def test_python_that_calls_nothing_any_more_is_no_slow_work(change, now, quiet):
+    """Calls came again and again: the loop may not end, and is not to be optimised."""
+    time = ledger({"python": 0.9}, **{**ENDLESS, **now})
+    found = findings(time={**time, "call_age": 33.0, **change}, **NO_MORE)
+    texts = [of.verdict for of in found if of.topic == "host"]
+
+    says = "No progress? The program has not called a jitted function for 33.0 s"
+    assert [text for text in texts if says in text] == texts[1:] * quiet
+    once = {**time["since_start"]["places"][0], "once": True}
+    time["since_start"]["places"] = [once]
+    assert not any("No progress" in of.verdict for of in findings(time=time, **NO_MORE))
+
+
 @pytest.mark.parametrize(
     ("change", "judged"),
     [

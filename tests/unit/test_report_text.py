@@ -330,11 +330,12 @@ def test_the_rank_stands_beside_the_slot():
 
 def test_a_program_without_trouble_has_no_findings():
     """That nothing was found is stated, and empty sections are omitted."""
+    address = "http://127.0.0.1:9469/metrics"
     process = {"pid": 7, "program": "python a.py", "observed_seconds": 30.0}
 
-    assert explained({"process": process}, {}) == (
+    assert explained({"process": {**process, "url": address}}, {}) == (
         "worker 0 · pid 7 · python a.py\n"
-        "observed for 30.0 s\n"
+        f"observed for 30.0 s · {address}\n"
         "\n"
         "FINDINGS\n"
         "  Nothing to fix stands out.\n"
@@ -389,4 +390,11 @@ def test_the_end_fits_a_screen(crowded):
 
     assert len(lines) <= text.MOST_LINES
     assert all(layout.columns(line) <= 80 for line in lines)
-    assert any("further findings" in line for line in lines)
+    hint = "further findings: JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
+    assert any(line.endswith(hint) for line in lines)
+    kept = text.summary(*crowded, kept="reports/run-1.html")
+    assert any(
+        line.endswith("further findings: see the whole report.") for line in kept
+    )
+    assert kept[-2] == "Whole report: reports/run-1.html"
+    assert len("\n".join(kept).splitlines()) <= text.MOST_LINES

@@ -6,7 +6,7 @@ import pytest
 
 from jaxmon.facts.process import read
 from jaxmon.screens import text
-from jaxmon.screens.time_table import stacks
+from jaxmon.screens.time_table import stacks, time_table
 from jaxmon.symptoms.findings import about, verdict
 from tests.helpers.findings import (
     NO_MORE,
@@ -449,9 +449,18 @@ def test_what_jax_initialises_recompiles_nothing():
         all_ = found({"compile": 200 / 600}, functions=functions)
         return next(one.verdict for one in all_ if one.topic == "compiling")
 
+    # What the table of compiles has, if looks may mean the same.
+    measured = verdict(**compiled(2, 199.4))
+    assert measured.startswith("Compiling took 3 min 19 s, 33 % of 10 min")
     took = "Compiling took 3 min 20 s, 33 % of 10 min"
     assert verdict(**compiled(2, 100.0)) == f"{took}, all of it first compiles."
     assert verdict(**compiled(2, 100.0), **jax) == f"{took}."
+    time = ledger({"compile": 200 / 600})
+    both = findings(
+        time=time, **{**NO_MORE, "functions": {**compiled(2, 100.0), **jax}}
+    )
+    (names,) = [of.evidence for of in both if of.topic == "compiling"]
+    assert "operations outside of jit, most at compile.py:7: 1 min 40 s" in names
     again = function(compiles={"compiled": 2}, recompiles={"shape": 1}, phases=phases)
     again["train.step"] |= {"calls": 9_000, "hits": 8_998}
     text = verdict(**again, **jax)
@@ -541,7 +550,7 @@ def test_of_few_looks_only_what_is_certain_is_judged():
         process = {"observed_seconds": 4.0, "now": 1000.0}
         return findings(time=few, process=process, transfers={})
 
-    short = "Too short to judge where the time goes (4.0 s; from 5 s on)."
+    short = "Too short to judge where the time goes (4.0 s observed; from 5 s on)."
     (much, rest) = told(60, 0.8, 0.1)
     assert much.verdict == (
         "Operations outside of jit took at least 2.8 s, 70 % of 4.0 s: 99.9 % of it at "
@@ -553,7 +562,21 @@ def test_of_few_looks_only_what_is_certain_is_judged():
         assert only.verdict == short
     assert not verdict([only])
     lines = text.finding_lines([only], read({"process": {"observed_seconds": 4.0}}), 88)
-    assert lines == ["FINDINGS", f"  1. {short}"]
+    assert lines == ["FINDINGS", f"  {short}"]
+
+
+def test_a_wait_that_goes_on_has_one_time():
+    """After a while it is idle time, which the table adds; not at another line."""
+    time = ledger({"data_wait": 0.5, "idle": 0.1})
+    time["now"] = {"state": "data_wait", "place": "data_wait.py:7", "seconds": 75.0}
+
+    def rows() -> dict[str, str]:
+        table = time_table(read({"time": time}))
+        return {name: took for name, took, *_ in table.rows}
+
+    assert rows() == {"waiting for data": "5 min", "idle": "1 min"}
+    time["since_start"]["places"][1]["place"] = "data_wait.py:7"
+    assert rows() == {"waiting for data": "6 min"}
 
 
 def test_threads_with_equal_stacks_are_shown_once():
@@ -589,6 +612,27 @@ def test_what_threads_may_wait_for_is_listed_below_their_stacks():
         "",
         gone,
     ]
+
+
+def test_checks_of_a_setting_for_debugging_are_no_reads_of_the_program():
+    """They cost what its finding says, also of few calls; the first setting has it."""
+    settings = {"jax_debug_nans": "train.py:2", "jax_debug_infs": "train.py:3"}
+    process = {"observed_seconds": 600.0, "debugging": settings}
+    time = ledger({"fetch": 0.5, "python": 0.05})
+    at = {"state": "fetch", "place": "train.py:9", "seconds": 300.0}
+    time["since_start"]["places"] = [{**at, "function": "train.step"}]
+    few = function(calls=20)
+    (nans,) = findings(process=process, time=time, functions=few)
+
+    assert (nans.topic, nans.subject, nans.seconds) == (
+        "debugging",
+        "jax_debug_nans",
+        300,
+    )
+    assert nans.evidence == ("the checks took 5 min of 10 min", "train.py:9")
+    time["since_start"]["places"] = [at]
+    (waits,) = findings(process=process, time=time, functions=few)
+    assert waits.topic == "device"
 
 
 def test_operations_are_not_blamed_if_jit_is_disabled():

@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 
 from jaxmon.agent.reports.setup import MountedDirectory, Mounts, Setup
+from jaxmon.agent.versions import versions
 
 
 MOUNTS = r"""
@@ -45,6 +46,16 @@ def test_versions_devices_and_settings_are_there(tmp_path: Path) -> None:
     with jax.enable_x64(True):  # noqa: FBT003 - JAX's own
         assert setup.read()["jax_enable_x64"] == "True"
     assert setup.read()["jax_enable_x64"] == "False"
+
+
+def test_settings_that_cost_time_are_among_versions() -> None:
+    """So that two runs with and without one differ; defaults are not listed."""
+    usual = versions(jax)
+    with jax.debug_nans(True), jax.default_matmul_precision("high"):  # noqa: FBT003 - JAX's own
+        found = versions(jax)
+    settings = {"jax_debug_nans": "True", "jax_default_matmul_precision": "high"}
+    assert found == {**usual, **settings}
+    assert not settings.keys() & usual.keys()
 
 
 def test_flags_are_told_apart_and_harmless_ones_left_out(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_few_samples_are_unclear() -> None:
     assert found.of("worse") == []
     text = "\n".join(lines(found, width=100))
     assert "50 and 7 samples" in text
+    assert "cannot tell: fewer than 16 samples, one a second" in text
     assert "nothing worse among 1 thing compared; 1 measure unclear" in text
 
 
@@ -120,11 +121,31 @@ def test_what_is_not_judged_is_said_and_why() -> None:
         in text
     )
     assert "without times in one of the runs: g" in text
-    assert text.endswith("2 things compared; 2 times not judged")
+    assert text.endswith(
+        "2 things compared; 2 times not judged; 1 function without times"
+    )
     (one,) = failed.of("worse")
     assert (one.measure, one.before, one.after) == ("errors", 0, 3)
     assert one.evidence == ("trace_error 3",)
     assert as_json(quiet)["unjudged"] == 2
+
+
+def test_a_setting_with_which_nothing_is_timed_is_said() -> None:
+    """Longer runs would have no times either; without it, each call can be timed."""
+    timed, untimed = run({"f": times(0.01)}), {"f": times(0.01) | {"spreads": {}}}
+    checked = run(untimed, versions={**VERSIONS, "jax_debug_nans": "True"})
+    text, other = (
+        " ".join("\n".join(lines(compare(timed, after), width=100)).split())
+        for after in (checked, run(untimed))
+    )
+
+    assert "changed: jax_debug_nans: none → True" in text
+    assert "runs; with jax_debug_nans, none is measured: f All else" in text
+    assert text.endswith(
+        "nothing worse among 1 thing compared; 1 function without times"
+    )
+    assert "without times in one of the runs: f Of calls that take JAX's fast" in other
+    assert "Longer runs" not in text + other
 
 
 def test_few_samples_show_what_is_plainly_slower() -> None:

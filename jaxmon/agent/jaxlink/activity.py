@@ -59,6 +59,7 @@ _COMPILING = frozenset(
 )
 # Functions of JAX that wait for results and copy them to the host.
 _FETCHING = frozenset(("_value", "block_until_ready", "device_get"))
+_GIVES_ITEM = "__getitem__"
 # Called by the garbage collector; it gives up the interpreter there, if it is asked to.
 _COLLECTING = "_xla_gc_callback"
 # In the first operation of all, whatever that is; the first imports plugins.
@@ -67,12 +68,16 @@ _INITIALISING = frozenset(("discover_pjrt_plugins", "_init_backend"))
 _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 )
+# What JAX calls after a call while a setting for debugging is on; on any thread.
+_CHECKING, _CHECK = "_nan_check_posthook", "check"
+_RERAISES = "reraise_with_filtered_traceback"
 _ROLES = {
     **dict.fromkeys(_COMPILING, COMPILE),
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
     **dict.fromkeys(_INITIALISING, STARTUP),
+    _CHECKING: _CHECK,
 }
 # Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
 _MAKING = frozenset(("array", "asarray"))
@@ -105,8 +110,9 @@ _EVENT_LOOPS = {
     "run": os.path.join("asyncio", "runners.py"),  # noqa: PTH118 - end of a path
 }
 # How a program just compiled, or one with effects, is run, and one that was compiled
-# ahead of time; and a pmap, since 0.8.
+# ahead of time; a pmap, since 0.8; and one whose keys JAX checks.
 _RUNNING = {
+    "call_impl_with_key_reuse_checks": (end("experimental", "key_reuse", "_core.py"),),
     "__call__": (end("_src", "interpreters", "pxla.py"), end("_src", "stages.py")),
     "wrapped": (end("_src", "pmap.py"),),
 }
@@ -188,7 +194,7 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         caller = UNKNOWN
-        drives = is_packaged = holds = answers = False
+        drives = is_packaged = holds = answers = gives_item = False
         for at in rest:
             kind = self._kind_of(at.code.co_filename)
             if kind == _USER:
@@ -204,7 +210,10 @@ class ActivityReader:
                 if (is_driver and not holds) or is_first:
                     caller = UNKNOWN if user is at else _line(at)
                 drives, holds = drives or is_driver, holds or is_first
-                if state != COMPILE and sites.waits_for_item(at.code, at.offset):
+                if state != COMPILE and (
+                    sites.waits_for_item(at.code, at.offset)
+                    or (gives_item and sites.drives(at.code))
+                ):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
@@ -213,6 +222,7 @@ class ActivityReader:
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
+            gives_item = at.code.co_name == _GIVES_ITEM
         line = UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
@@ -345,8 +355,11 @@ class ActivityReader:
         if not rest:
             return state, "", rest
         at, sites = rest[0], self._sites
+        if is_check := state == _CHECK:
+            called = sites.at(at.code, at.offset)
+            state = EAGER if called is not None and called.state == EAGER else FETCH
+        calls = is_check or state in {DEVICE, COMPILE}
         if state:
-            calls = state in {DEVICE, COMPILE}
             return state, self._runs_first(at) if calls else "", rest
         sites.study(at.code, at.names)
         site = sites.at(at.code, at.offset)
@@ -445,7 +458,7 @@ def _in_jax(code: CodeType, state: str) -> str:
         state = ""
     stays = state in _STAYS and (state != GC or name not in _COMPILING)
     if stays or (state and name not in _ROLES and name != "cache_miss"):
-        return state
+        return EAGER if state == _CHECK and name != _RERAISES else state
     if (role := _ROLES.get(name)) is not None:
         return role
     if state:

@@ -63,15 +63,17 @@ def context_of(jax: Any) -> Configuration:
     return _read_one_by_one(config, context)
 
 
-_DEBUGGING = (
+DEBUGGING = (
     *("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_enable_checks"),
+    "jax_debug_key_reuse",
 )
+"""Settings for debugging, which are slow."""
 
 
 def debugging(jax: Any) -> dict[str, str]:
     """Return settings for debugging that are on, with the one line that sets each."""
     found = {}
-    for name in _DEBUGGING:
+    for name in DEBUGGING:
         if getattr(jax.config, name, False) is True:
             found[name] = set_at(name, SourceLineFinder(jax))
     return found

@@ -104,6 +104,7 @@ class FinalReports:
         how an exception ends the program, in a sentence; empty if that is unknown,
         `None` if none does.
         """
+        kept = ""
         if self._directory is not None:
             facts = Facts(
                 overview=overview.snapshot(),
@@ -117,22 +118,24 @@ class FinalReports:
                 redacted=disclosure.document,
                 limits=current(self._run_dir),
             )
-            _save(self._directory, facts)
+            kept = _save(self._directory, facts)
         if self._prints:
             snapshot = overview.judged_by(current(self._run_dir))
-            text = summary(snapshot, find(snapshot), crash=crash or "")
+            text = summary(snapshot, find(snapshot), crash=crash or "", kept=kept)
             write(disclosure.document("\n".join(["", *text, ""])))
 
 
-def _save(directory: ReportDirectory, facts: Facts) -> None:
+def _save(directory: ReportDirectory, facts: Facts) -> str:
+    """Return the path, empty if it could not be written."""
     stem = stem_of(wall_time(), 1, RUN)
     try:
         files = files_of(facts)
         path = directory.write(stem, {".html": files.page, ".json": files.summary})
     except (JaxmonError, OSError) as error:
         log.warning("jaxmon could not write the report of this run: %s", error)
-    else:
-        log.info("report of this run: %s", path)
+        return ""
+    log.info("report of this run: %s", path)
+    return str(path)
 
 
 def events_of(log: EventLog) -> dict[str, Any]:

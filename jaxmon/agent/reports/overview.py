@@ -55,7 +55,7 @@ class Overview(NamedTuple):
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
     The agent *started* in Unix and in monotonic time; *exports* returns what did not
-    arrive at receivers of OTLP.
+    arrive at receivers of OTLP; *url* is that of the metrics.
     """
 
     context: Context
@@ -63,6 +63,7 @@ class Overview(NamedTuple):
     hooks: Hooks
     started: tuple[float, float]
     exports: Callable[[], Exports]
+    url: str | None
 
     def snapshot(self) -> Snapshot:
         """Return all but events; `None` for a record whose part fails; see `read`."""
@@ -115,6 +116,7 @@ class Overview(NamedTuple):
             jax=str(getattr(jax, "__version__", "")),
             python=platform.python_version(),
             release=self.context.settings.release,
+            url=self.url or "",
             debugging=debugging(jax),
             forked=self.context.forked,
         )

@@ -180,6 +180,7 @@ class WallTimePart(Part):
             rates=self._latest_calls.rates(),
             rates_seconds=self._latest_calls.window,
             call_age=self._latest_calls.age(perf_counter()),
+            call_pause=self._latest_calls.pause,
             loops=self._looks.loops(),
             called=self._looks.called(),
             turns=turns,

@@ -238,7 +238,10 @@ _NO_CALLS = CallCount()
 
 
 class LatestCalls:
-    """Counts the calls of jitted functions once a second; `called` are the latest."""
+    """
+    Counts the calls of jitted functions once a second; `called` are the latest, and the
+    longest `pause` between two has ended.
+    """
 
     def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
         self._read = counts
@@ -248,6 +251,7 @@ class LatestCalls:
         # Earlier counts, and when they were read.
         self._past: deque[tuple[float, dict[str, CallCount]]] = deque(maxlen=_PAST)
         self.called: tuple[str, ...] = ()
+        self.pause = 0.0
 
     def rates(self) -> dict[str, float]:
         """Return the calls a second of the last minute, of those called most."""
@@ -295,6 +299,7 @@ class LatestCalls:
             self._repeats[name] = settled + fresh
         called = [name for name in called if self._counts[name].calls]
         if called:
+            self.pause = max(self.pause, self.age(now) or 0.0)
             self.called, self._called_at = tuple(called[:_MOST_CALLED]), now
         return bool(called) or not any(n.calls for n in self._counts.values())
 

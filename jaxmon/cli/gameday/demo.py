@@ -194,6 +194,8 @@ def _start(
     }
     places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
     places["explanation"] = f"jaxmon explain 0 --run-dir {run_dir}"
+    if fault is None:
+        places["a fault to find"] = "jaxmon demo --break recompile"
     return _Demo(children, workloads, places, url, fault)
 
 

@@ -187,10 +187,25 @@ def compare(
 def _untimed(before: Baseline, after: Baseline) -> str:
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
+    for side, record in (("the baseline", before), ("this run", after)):
+        if setting := why_untimed(record.versions):
+            return f"with {setting}, as in {side}, no call is timed"
+    if _programs(before.runs) and after.runs and not _programs(after.runs):
+        return "this run has none: no call took JAX's fast path, or too few were made"
     old, new = (run.versions.get("processor", "") for run in (before, after))
     if old != new and after.versions.get("platform") == CPU:
         return f"the baseline is of another processor ({old} → {new})"
     return ""
+
+
+_NEVER_TIMED = (
+    *("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_debug_key_reuse"),
+)
+
+
+def why_untimed(versions: Mapping[str, str]) -> str:
+    """Return the setting with which no call is timed, empty if there is none."""
+    return next((name for name in _NEVER_TIMED if name in versions), "")
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
@@ -415,7 +430,8 @@ def verdict(comparison: CostComparison) -> str:
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
     if not worse:
-        return f"no regression in {counted(count, 'function')}"
+        but = "; run times are not compared" if comparison.untimed else ""
+        return f"no regression in {counted(count, 'function')}{but}"
     functions = len({change.function for change in worse})
     text = (
         f"{counted(len(worse), 'regression')} in {functions} of "

@@ -35,7 +35,13 @@ from jaxmon.preflight.baseline.changes import (
     peak,
     times,
 )
-from jaxmon.preflight.baseline.compare import Verdict, differences, few, named
+from jaxmon.preflight.baseline.compare import (
+    Verdict,
+    differences,
+    few,
+    named,
+    why_untimed,
+)
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Run
@@ -58,6 +64,10 @@ _DOES = {
     "compile_seconds": "compiling a program of it takes",
 }
 _COUNTS = {"failed_requests": "requests", "compile_seconds": "programs"}
+_TIMED = (
+    "Of calls that take JAX's fast path, one a second is timed; `jaxmon baseline` "
+    "times each."
+)
 _MOST = 20
 _MOST_UNJUDGED = 6
 
@@ -218,6 +228,8 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
     yield ""
     yield "NOT JUDGED"
     indent = INDENT * 2
+    sides = found.before.versions, found.after.versions
+    setting = next(filter(None, map(why_untimed, sides)), "")
     if left:
         yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
     for change in left[:_MOST_UNJUDGED]:
@@ -226,12 +238,13 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
         yield from [f"{indent}{more} more"] if more > 0 else []
     if found.untimed:
         names = ", ".join(few(found.untimed))
-        text = clean(f"without times in one of the runs: {names}")
+        why = f"; with {setting}, none is measured" if setting else ""
+        text = clean(f"without times in one of the runs{why}: {names}")
         yield from wrapped(text, width, first=INDENT, rest=indent)
-    text = (
-        "Longer runs have enough; `jaxmon baseline` compares shorter ones. All else "
-        "was counted exactly, and is judged."
-    )
+    advice = "Longer runs have enough; `jaxmon baseline` compares shorter ones. "
+    if not left:
+        advice = "" if setting else f"{_TIMED} "
+    text = f"{advice}All else was counted exactly, and is judged."
     yield from wrapped(text, width, first=INDENT, rest=INDENT)
 
 
@@ -265,6 +278,8 @@ def sentence(found: RunComparison) -> str:
         more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
         if left := len(found.of("unjudged")):
             more += f"; {counted(left, 'time')} not judged"
+        if found.untimed:
+            more += f"; {counted(len(found.untimed), 'function')} without times"
         return f"nothing worse among {counted(compared, 'thing')} compared{more}"
     names = dict.fromkeys(_named(change) for change in worse)
     first = ", ".join(list(names)[:3])
@@ -325,7 +340,8 @@ def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
         counts = _COUNTS.get(change.measure, "samples")
         facts.append(f"{old} and {new} {counts}")
     if change.reason:
-        facts.append(f"cannot tell: {change.reason}")
+        often = ", one a second" if change.reason == FEW else ""
+        facts.append(f"cannot tell: {change.reason}{often}")
     for fact in (*facts, *change.evidence):
         yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
 

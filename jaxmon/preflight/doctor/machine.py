@@ -254,8 +254,9 @@ def _agents(directory: Path) -> Iterator[Check]:
     if up:
         yield SOCKETS.ok(f"agents running here: {', '.join(up)}")
     if dead:
-        text = f"sockets of killed processes: {', '.join(dead)}"
-        yield SOCKETS.note(f"{text}; the next agents replace them")
+        workers = "worker" if len(dead) == 1 else "workers"
+        text = f"{workers} {', '.join(dead)}: killed, and the socket is left"
+        yield SOCKETS.note(f"{text}; the next agent there replaces it")
 
 
 def _port(port: int) -> Check:
