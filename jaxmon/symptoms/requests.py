@@ -436,9 +436,12 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
         ("95 % take", warm.p95, route.usual_p95),
         ("half of them take", warm.p50, route.usual_p50),
     ):
-        if not usual or not now:
-            continue
-        if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
+        if (
+            usual
+            and now
+            and now
+            >= max(limits.slow_requests * usual, usual + limits.slow_requests_by)
+        ):
             text = (
                 f"warm requests to {clean(route.route)} are slow: {part} up to "
                 f"{estimate(now)}, before {estimate(usual)}."
@@ -447,7 +450,7 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
-_COLD = "JaxmonColdStartBudgetBurn"
+_COLD, _WARM = "JaxmonColdStartBudgetBurn", "JaxmonWarmLatencyBudgetBurn"
 SYMPTOMS = (
     Symptom(
         *("requests", "F4", "Requests of a route fail.", FAILURE),
@@ -458,11 +461,9 @@ SYMPTOMS = (
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),
-        *(
-            _hanging,
-            catalog.REQUEST_OLDEST_SECONDS,
-            "On-call: Oldest request in progress",
-        ),
+        finding=_hanging,
+        metric=catalog.REQUEST_OLDEST_SECONDS,
+        panel="On-call: Oldest request in progress",
         reason=routes,
         # What is usual may be known to the process only.
         severity=TICKET,
@@ -485,10 +486,10 @@ SYMPTOMS = (
         *("requests_slow", "F7", "Requests are slower than before."),
         metric=catalog.REQUEST_SECONDS,
         panel="On-call: Latency of requests",
-        other_runbook="JaxmonWarmLatencyBudgetBurn",
+        other_runbook=_WARM,
         reason=routes,
         because=doing,
-        missing="JaxmonWarmLatencyBudgetBurn says it if they are too slow",
+        missing=f"{_WARM} says it if they are too slow",
     ),
     Symptom(
         *("cold_start_budget", "F1", "Too many requests wait."),
@@ -497,7 +498,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("warm_latency_budget", "F7", "Requests are too slow."),
-        rule=("JaxmonWarmLatencyBudgetBurn", None),
+        rule=(_WARM, None),
         missing=BUDGET,
     ),
 )
