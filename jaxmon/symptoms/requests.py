@@ -436,12 +436,8 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
         ("95 % take", warm.p95, route.usual_p95),
         ("half of them take", warm.p50, route.usual_p50),
     ):
-        if (
-            usual
-            and now
-            and now
-            >= max(limits.slow_requests * usual, usual + limits.slow_requests_by)
-        ):
+        by = limits.slow_requests_by
+        if usual and now and now >= max(limits.slow_requests * usual, usual + by):
             text = (
                 f"warm requests to {clean(route.route)} are slow: {part} up to "
                 f"{estimate(now)}, before {estimate(usual)}."

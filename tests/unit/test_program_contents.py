@@ -432,7 +432,7 @@ def test_operations_on_what_is_the_same_in_each_call(
     fun, given, fixed, operation, used
 ):
     """The line, also of one within a function of JAX; which arguments; how much."""
-    got = recomputed(jaxpr_of(fun, *given), fixed, LINES)
+    got = recomputed(jaxpr_of(fun, *given), 3, fixed, LINES)
 
     assert got is not None
     found, arguments = got
@@ -453,4 +453,4 @@ def test_operations_on_what_is_the_same_in_each_call(
 )
 def test_what_changes_is_not_computed_in_vain(fun, given, fixed):
     """Of what follows from arguments that change, nothing is found."""
-    assert recomputed(jaxpr_of(fun, *given), fixed, LINES) is None
+    assert recomputed(jaxpr_of(fun, *given), 3, fixed, LINES) is None

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmon.agent.checks.repeats import MOST_FUNCTIONS, MOST_LEAVES
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.contents import argument_name, kind_of
+from jaxmon.agent.jaxlink.contents import argument_name, kind_of_argument
 from jaxmon.facts.functions import Padded
 
 
@@ -53,8 +53,8 @@ class Padding:
             seen, jaxpr = arguments[at], function.whole()
             if seen.samples < _SAMPLES or seen.data or jaxpr is None:
                 continue
-            if at < len(jaxpr.invars):
-                name, kind = argument_name(jaxpr, at), kind_of(jaxpr.invars[at])
+            if kind := kind_of_argument(jaxpr, at):
+                name = argument_name(jaxpr, at)
                 found[function] = Padded(name, kind, seen.mean, seen.samples)
         return found
 

@@ -115,14 +115,14 @@ class _Arguments:
         if found and not (held and held != state):
             names = tuple([argument_name(jaxpr, at) for at in found])
             return facts.Repeated(kind, names, self.samples, calls + 1, counts(jaxpr))
-        if is_judged and calls >= _FIXED_CALLS and len(jaxpr.invars) == self._number:
+        if is_judged and calls >= _FIXED_CALLS:
             return self._recomputed(jaxpr, calls + 1, lines)
         return facts.Repeated()
 
     def _recomputed(
         self, jaxpr: Any, calls: int, lines: SourceLineFinder
     ) -> facts.Repeated:
-        found = recomputed(jaxpr, self._held, lines)
+        found = recomputed(jaxpr, self._number, self._held, lines)
         if found is None:
             return facts.Repeated()
         work, used = found

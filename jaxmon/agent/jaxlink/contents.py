@@ -460,3 +460,8 @@ def argument_name(jaxpr: Any, at: int) -> str:
     names = getattr(getattr(jaxpr, "debug_info", None), "arg_names", None) or ()
     is_named = len(names) == len(jaxpr.invars) and names[at]
     return str(names[at]) if is_named else kind_of(jaxpr.invars[at])
+
+
+def kind_of_argument(jaxpr: Any, at: int) -> str:
+    """Return type and shape of the argument number *at*; empty if there is none."""
+    return kind_of(jaxpr.invars[at]) if at < len(jaxpr.invars) else ""

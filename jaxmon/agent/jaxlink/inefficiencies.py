@@ -85,13 +85,15 @@ class _ProductReader(_InefficiencyReader):
 
 
 def recomputed(
-    jaxpr: Any, fixed: Collection[int], lines: SourceLineFinder
+    jaxpr: Any, number: int, fixed: Collection[int], lines: SourceLineFinder
 ) -> tuple[Inefficient, list[int]] | None:
     """
-    Return what is most of *jaxpr* of what follows from the *fixed* arguments alone, by
-    their numbers, and from which; what is no more work than to read it does not count.
+    Return what is most of *jaxpr* of what follows from the *fixed* of its arguments, of
+    that *number*, alone, and from which of these; what is no more work than to read it does not count.
     10 µs per equation.
     """
+    if len(jaxpr.invars) != number:
+        return None
     given = {jaxpr.invars[at]: 1 << at for at in fixed}
     sources: dict[str, int] = {}
     more = _fixed(jaxpr, given, {}), sources

@@ -14,7 +14,7 @@ import numpy as np
 
 FIXED = "--fixed" in sys.argv
 WORDS = (r"host|transfer|device.to|d2h|read|fetch|float\(|int\(|scalar|element|index|slic|sync|op.by.op|eager|dispatch", r"step|loop|idle|wait|block|each|every|times|per |device_get|small|many")
-BEAMS, V, D, STEPS, PROMPTS = 8, 50257, 192, 32, 6
+BEAMS, V, D, STEPS, PROMPTS = 8, 50257, 192, 32, 10
 ks = jax.random.split(jax.random.key(0), 4)
 params = {"emb": jax.random.normal(ks[0], (V, D)), "w": jax.random.normal(ks[1], (2 * D, D)) * 0.06,
           "r": jax.random.normal(ks[2], (D, D)) * 0.07, "out": jax.random.normal(ks[3], (D, V)) * 0.07}

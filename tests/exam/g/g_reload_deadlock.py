@@ -45,7 +45,7 @@ def reload(version):
     with weights_lock:
         fresh = load(version)
         jax.block_until_ready(predict(fresh, jnp.zeros((256, D))))     # check that it works before it serves
-        time.sleep(0.2)                                                # lets the old version's requests drain
+        time.sleep(0.15)                                               # lets the old version's requests drain
         state["weights"] = fresh
         if not FIXED:
             with stats_lock:  # fault

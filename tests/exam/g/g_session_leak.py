@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 FIXED = "--fixed" in sys.argv
 WORDS = (r"memory|leak|grow|accumulat|live (arrays|buffers)|never (freed|released|dropped)|retain|held|kept",)
-LAYERS, T, D, V, CONVERSATIONS, TURNS = 4, 1024, 256, 4096, 120, 6      # a cache is 8 MiB
+LAYERS, T, D, V, CONVERSATIONS, TURNS = 4, 1024, 256, 4096, 120, 4      # a cache is 8 MiB
 ks = jax.random.split(jax.random.key(0), 6)
 w = lambda k, *s: jax.random.normal(k, s) * s[-2] ** -0.5
 PARAMS = {"emb": w(ks[0], V, D), "q": w(ks[1], LAYERS, D, D), "k": w(ks[2], LAYERS, D, D),
