@@ -89,8 +89,8 @@ def recomputed(
 ) -> tuple[Inefficient, list[int]] | None:
     """
     Return what is most of *jaxpr* of what follows from the *fixed* of its arguments, of
-    that *number*, alone, and from which of these; what is no more work than to read it does not count.
-    10 µs per equation.
+    that *number*, alone, and from which of these. What is no more work than to read it
+    does not count. 10 µs per equation.
     """
     if len(jaxpr.invars) != number:
         return None
