@@ -279,6 +279,22 @@ def test_promotions_to_float64_are_counted(agent: Agent) -> None:
     assert programs[name_of(keep)].promoted_at == ""
 
 
+def forget(params: Any, x: Any) -> Any:
+    slopes = jax.grad(lambda of: ((x @ of["w"] + of["b"]) ** 2).sum())(params)
+    jax.tree.map(lambda of, slope: of - 0.1 * slope, params, slopes)
+    return x.sum()
+
+
+def test_updates_that_jax_leaves_out_of_a_program_are_found(agent: Agent) -> None:
+    """JAX compiles nothing of what is not returned; what it traced is known."""
+    jax.jit(forget)({"w": jnp.ones((3, 2)), "b": jnp.ones(2)}, jnp.ones((4, 3)))
+    inside.programs(agent).finish(30)
+
+    unused = inside.programs(agent).snapshot()[name_of(forget)].unused
+    assert unused is not None
+    assert unused.outputs == ("params['b']", "params['w']")
+
+
 DRIFT = """
 import json, jax, jax.numpy as jnp, jaxmon, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P

@@ -40,8 +40,8 @@ AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 _LOWERS = "lower_sharding_computation"
 _MAX_LOWERING_STEPS = 16
-_TRACED = "_pjit_lower"
-_MAX_TRACED_STEPS = 4
+_TRACED = "_resolve_and_lower"
+_MAX_TRACED_STEPS = 6
 _LOWERED = ("from_hlo", _LOWERS)
 # Functions that compile, and their variables for what is compiled.
 _COMPILING = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}
@@ -171,7 +171,8 @@ def lowered_by(frame: FrameType | None) -> Any:
 def traced_by(frame: FrameType | None) -> Any:
     """Return what *frame* lowers with what is not used; `None` if it is not found."""
     above = nearest(frame, (_TRACED,), _MAX_TRACED_STEPS)
-    return above and getattr(above.f_locals.get("jaxpr"), "jaxpr", None)
+    jaxpr = above and above.f_locals.get("jaxpr")
+    return getattr(jaxpr, "jaxpr", jaxpr)  # since 0.12 it is one itself
 
 
 def key_at(frame: FrameType) -> object:

@@ -158,6 +158,8 @@ the function label of compiles ahead of time
     yyyyy jax._src.interpreters.pxla:{UnloadedMeshExecutable.from_hlo(all_args_info)
         lower_sharding_computation(closed_jaxpr) lower_sharding_computation(fun_name)}
     yyyyy <jaxpr>.debug_info.func_src_info
+updates that nothing returns; arguments that do not advance
+    yyyyy jax._src.pjit:_resolve_and_lower(jaxpr)
 # Ahead of time
 the function label of compiles ahead of time | group ahead of time
     -yyyy jax._src.pjit:jit_trace(jit_func)
