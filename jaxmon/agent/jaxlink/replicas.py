@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.agent.jaxlink.contents import argument_name, called, is_literal, kind_of
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transforms import jaxprs_of
+from jaxmon.agent.jaxlink.transforms import body_of, jaxprs_of
 from jaxmon.facts.contents import Unreduced
 
 
@@ -154,11 +154,8 @@ def _bodies(
         for branch in params["branches"]:
             yield branch.jaxpr, given[1:]
     elif name in {"scan", "while"}:
-        body = params["jaxpr" if name == "scan" else "body_jaxpr"].jaxpr
-        before = 0 if name == "scan" else params["cond_nconsts"]
-        first = params["num_consts" if name == "scan" else "body_nconsts"]
-        carried = params["num_carry"] if name == "scan" else len(body.outvars)
-        given, end = given[before:], first + carried
+        body, first, carried = body_of(equation)
+        given, end = given[params.get("cond_nconsts", 0) :], first + carried
         for _ in range(_PASSES):
             # A later pass is given what the one before has returned.
             pairs = zip(given[first:end], _flow(body, given, axis), strict=False)

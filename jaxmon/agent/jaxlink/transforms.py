@@ -88,8 +88,8 @@ def redrawn(jaxpr: Any, lines: SourceLineFinder) -> str:
     """
     for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS):
         for equation in inside.eqns:
-            body, constants = _body(equation)
-            if body is None or not constants:
+            body, constants, _ = body_of(equation)
+            if body is None or not constants or equation.params.get("length") == 1:
                 continue
             reader = _UseReader()
             others = len(body.invars) - constants
@@ -101,14 +101,22 @@ def redrawn(jaxpr: Any, lines: SourceLineFinder) -> str:
     return ""
 
 
-def _body(equation: Any) -> tuple[Any, int]:
-    """Return the body of a loop, and how many of its arguments are constants."""
+def body_of(equation: Any) -> tuple[Any, int, int]:
+    """
+    Return the body of a loop, `None` of another operation, and how many of its
+    arguments are constants, and how many are carried.
+    """
     parameters = equation.params
-    if equation.primitive.name == "scan" and parameters["length"] > 1:
-        return parameters["jaxpr"].jaxpr, parameters["num_consts"]
     if equation.primitive.name == "while":
-        return parameters["body_jaxpr"].jaxpr, parameters["body_nconsts"]
-    return None, 0
+        body, constants = parameters["body_jaxpr"].jaxpr, parameters["body_nconsts"]
+        return body, constants, len(body.outvars)
+    if equation.primitive.name != "scan":
+        return None, 0, 0
+    body = parameters["jaxpr"].jaxpr
+    if "ft_in" in parameters:  # since 0.12
+        constants, carried, _ = map(len, parameters["ft_in"].unpack())
+        return body, constants, carried
+    return body, parameters["num_consts"], parameters["num_carry"]
 
 
 class _UseReader:
