@@ -284,7 +284,7 @@ def _padded(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _redrawn(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.users:
-        if where := function.program.redrawn_at:
+        if (where := function.program.redrawn_at) and function.calls:
             yield Finding(
                 "redrawn",
                 function.name,

@@ -72,6 +72,15 @@ def evaluated(params, x):
     return value, jax.tree.map(lambda p: p + 1, params)["w"].sum()
 
 
+def block(params, x):
+    w, b = params["w"], params["b"]
+    return {"w": w + jnp.tanh(w @ x), "b": b + jnp.tanh(b @ x)}
+
+
+def pulled_back(params, x):
+    return jax.vjp(block, params, x)[1](params)
+
+
 def test_updates_that_nothing_returns_are_found():
     """With names and line; a loss of which the gradient is not used is no update."""
     params, x = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}, jnp.ones((4, 3))
@@ -82,6 +91,9 @@ def test_updates_that_nothing_returns_are_found():
     assert found.where.endswith(at(forgetful, 2))
     for fun in (evaluated, partial(manual, {"w": 0.1, "b": 0.1})):
         assert unused(jaxpr_of(fun, params, x), LINES) is None
+    # What a function returns whose cotangents alone are wanted is no update.
+    for fun in (pulled_back, jax.jacrev(block)):
+        assert unused(jaxpr_of(fun, params, jnp.ones((2, 2))), LINES) is None
 
 
 def walked(key, x):

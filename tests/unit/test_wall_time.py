@@ -470,7 +470,7 @@ def test_workers_are_asleep_while_they_only_wake_up_to_wait_again():
 
 def test_processes_are_counted_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that have been started, though some have ended; a name of another kind."""
-    names = ["SpawnPoolWorker-7", "Process-9", "loader"]
+    names = ["SpawnPoolWorker-7", "Process-9", "server-8080"]
     children = [SimpleNamespace(name=name) for name in names]
     monkeypatch.setattr(multiprocessing.process, "_children", children)
     workers = WorkerProcesses(5.0, dict)

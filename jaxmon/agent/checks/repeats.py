@@ -26,6 +26,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import is_key
 from jaxmon.agent.jaxlink.updates import counts, updated
 from jaxmon.facts import functions as facts
+from jaxmon.facts.contents import Inefficient
 
 
 MOST_FUNCTIONS, MOST_LEAVES = 1000, 1000
@@ -45,6 +46,9 @@ class _Arguments:
         self._array, self._number = array, len(leaves)
         self._first = self._last = call
         self.samples, self._pairs, self._moved = 1, 0, False
+        # Of which jaxpr, and how many of its arguments, the work is judged.
+        self._judged = 0, 0
+        self._work: tuple[Inefficient, list[int]] | None = None
         # Arrays of JAX that were the same in all; digests and places of those of NumPy.
         self._held = {
             at: weakref.ref(leaf)
@@ -122,8 +126,11 @@ class _Arguments:
     def _recomputed(
         self, jaxpr: Any, calls: int, lines: SourceLineFinder
     ) -> facts.Repeated:
-        found = recomputed(jaxpr, self._number, self._held, lines)
-        if found is None:
+        judged = id(jaxpr), len(self._held)
+        if self._judged != judged:
+            found = recomputed(jaxpr, self._number, self._held.copy(), lines)
+            self._judged, self._work = judged, found
+        if (found := self._work) is None:
             return facts.Repeated()
         work, used = found
         return facts.Repeated(

@@ -462,6 +462,6 @@ def argument_name(jaxpr: Any, at: int) -> str:
     return str(names[at]) if is_named else kind_of(jaxpr.invars[at])
 
 
-def kind_of_argument(jaxpr: Any, at: int) -> str:
-    """Return type and shape of the argument number *at*; empty if there is none."""
-    return kind_of(jaxpr.invars[at]) if at < len(jaxpr.invars) else ""
+def kind_of_argument(jaxpr: Any, at: int, number: int) -> str:
+    """Return type and shape of an argument; empty if there are not that *number*."""
+    return kind_of(jaxpr.invars[at]) if len(jaxpr.invars) == number else ""

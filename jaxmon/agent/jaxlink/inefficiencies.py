@@ -96,7 +96,9 @@ def recomputed(
         return None
     given = {jaxpr.invars[at]: 1 << at for at in fixed}
     sources: dict[str, int] = {}
-    more = _fixed(jaxpr, given, {}), sources
+    fixed_by = _fixed(jaxpr, given, {})
+    fixed_by.update((id(of), 0) for of in _unused(jaxpr))
+    more = fixed_by, sources
     found: Inefficient | None = most_in_vain(jaxpr, lines, _FixedReader, *more)
     if found is None:
         return None
@@ -118,9 +120,21 @@ class _FixedReader(WorkReader):
     ) -> None:
         super().__init__(lines, weight)
         self._fixed, self._sources = fixed, sources
+        self._is_whole = False
+
+    def work(self, equation: Any, times: float) -> float:
+        """Return the work of *equation*; what is in a fixed one is not judged again."""
+        before = self._is_whole
+        self._is_whole |= bool(self._fixed.get(id(equation)))
+        try:
+            return super().work(equation, times)
+        finally:
+            self._is_whole = before
 
     def judge(self, jaxpr: Any, work: list[float], times: float) -> None:
         """Note them by line, and by name."""
+        if self._is_whole:
+            return
         for equation, cost in zip(jaxpr.eqns, work, strict=True):
             name = _dear(equation) if self._fixed.get(id(equation)) else ""
             if name and (where := self.place_of(equation)):
@@ -152,6 +166,16 @@ def _fixed(jaxpr: Any, given: dict[Any, int], found: dict[int, int]) -> dict[int
     return found
 
 
+def _unused(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of which nothing follows, which JAX leaves out."""
+    needed = {of for of in jaxpr.outvars if not is_literal(of)}
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or not needed.isdisjoint(equation.outvars):
+            needed.update(of for of in equation.invars if not is_literal(of))
+        else:
+            yield equation
+
+
 def _dear(equation: Any) -> str:
     """Return the operation in *equation* that is more work than to read its result."""
     names = [equation.primitive.name]
@@ -178,10 +202,13 @@ def _judged(jaxpr: Any) -> list[_Judged]:
     return [of for of in found if of is not None]
 
 
-def _product(equation: Any, made: _Made, _: Counter[Any]) -> _Judged | None:
-    product = made.get(equation.invars[0])
-    if product is None or product.primitive.name != "mul":
+def _product(equation: Any, made: _Made, uses: Counter[Any]) -> _Judged | None:
+    summed = equation.invars[0]
+    product = None if is_literal(summed) else made.get(summed)
+    if product is None or product.primitive.name != "mul" or uses[summed] > 1:
         return None
+    if not str(summed.aval.dtype).startswith(("float", "bfloat")):
+        return None  # products of matrices of whole numbers are not faster
     axes = {*equation.params["axes"]}
     left, right = (_varies_along(of, made) for of in product.invars)
     shape = product.outvars[0].aval.shape

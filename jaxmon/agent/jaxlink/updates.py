@@ -13,7 +13,7 @@ from jaxmon.facts.functions import Frozen
 
 _MOST_EQUATIONS = 20_000
 # How JAX calls what it computes for a gradient.
-_BACKWARD = "transpose("
+_BACKWARD, _FORWARD = "transpose(", "jvp("
 
 
 def _updates(
@@ -80,8 +80,13 @@ def unused(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
     made = [of for equation in jaxpr.eqns for of in equation.outvars]
     operands = (of for equation in jaxpr.eqns for of in equation.invars)
     used = {of for of in (*operands, *jaxpr.outvars) if not is_literal(of)}
-    found = list(_updates(jaxpr, (of for of in made if of not in used)))
-    if not found[1:] or not _is_backward(jaxpr) or any(_updates(jaxpr, jaxpr.outvars)):
+    dropped = (of for of in made if of not in used)
+    found = [
+        (at, added, made)
+        for at, added, made in _updates(jaxpr, dropped)
+        if _follows_gradient(added, made)
+    ]
+    if not found[1:] or any(_updates(jaxpr, jaxpr.outvars)):
         return None
     places = (
         lines.place_of(made[of].source_info.traceback)
@@ -90,6 +95,22 @@ def unused(jaxpr: Any, lines: SourceLineFinder) -> Frozen | None:
     )
     names = tuple([argument_name(jaxpr, at) for at, _, _ in found])
     return Frozen(names, where=next(filter(None, places), ""))
+
+
+def _follows_gradient(variable: Any, made: dict[Any, Any]) -> bool:
+    """Return whether *variable* is made of a gradient, and is no part of one itself."""
+    waiting, seen = [variable], set[Any]()
+    while waiting:
+        equation = made.get(waiting.pop())
+        if equation is None or id(equation) in seen:
+            continue
+        seen.add(id(equation))
+        stack = str(equation.source_info.name_stack)
+        if _BACKWARD in stack:
+            return True
+        if _FORWARD not in stack:
+            waiting += [of for of in equation.invars if not is_literal(of)]
+    return False
 
 
 def _is_backward(jaxpr: Any) -> bool:

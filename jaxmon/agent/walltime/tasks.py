@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import resource
 import signal
 import sys
@@ -46,6 +47,7 @@ _TICKS = 100
 # few times a second, only to wait again.
 _WAKES_UP = 0.004
 _OF_POOL, _MOST_FAILED = "PoolWorker-", 5
+_NAMED = re.compile(r"(?:Fork|ForkServer|Spawn)?(?:Process|PoolWorker)-(?:\d+:)*(\d+)")
 _LINUX = sys.platform == "linux"
 # Kernel: include/linux/posix-timers.h, the clock of a thread's processor time.
 _CPU_CLOCK_OF_THREAD = 6
@@ -248,11 +250,11 @@ class WorkerProcesses:
         have failed since the last look; 1 µs each.
         """
         before, children = self._pooled, _children()
-        # Each name ends with how many processes there have been.
-        numbers = (str(child.name).rpartition("-")[2] for child in children)
-        counts = (int(number) for number in numbers if number.isdecimal())
-        self.started = max((self.started, *counts))
-        self.at_once = max(self.at_once, len(children))
+        # Each name that is not given ends with how many processes there have been.
+        names = (_NAMED.fullmatch(str(child.name)) for child in children)
+        self.started = max((self.started, *[int(of[1]) for of in names if of]))
+        module = sys.modules.get("multiprocessing.process")
+        self.at_once = max(self.at_once, len(getattr(module, "_children", ())))
         # Not the process, which refers to what the program gave it.
         self._pooled = [
             (str(child.name), getattr(child, "_popen", None))
