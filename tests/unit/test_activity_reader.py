@@ -288,6 +288,8 @@ def test_who_indexes_a_data_set_waits_for_data(function: str, state: str) -> Non
 
     assert read(reads, loads, driver, sites=sites).state == state
     assert read(reads, loads, code_of("/srv/train.py")).state == PYTHON
+    archive = code_of(jax.__file__.replace("/jax/", "/numpy/"), function)
+    assert read(reads, archive, driver, sites=sites).state == PYTHON
 
 
 def test_a_wait_for_connections_is_none_for_an_item() -> None:

@@ -222,7 +222,8 @@ class ActivityReader:
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
-            gives_item = at.code.co_name == _GIVES_ITEM
+            # Those of libraries may be of files, or of anything.
+            gives_item = kind == _USER and at.code.co_name == _GIVES_ITEM
         line = UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked, work = self._sleeps(stack[0], stack) if stack else (False, False)
