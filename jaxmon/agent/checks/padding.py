@@ -120,12 +120,18 @@ def _may_be_tokens(array: Any) -> bool:
 
 
 def padded(rows: Any) -> float:
-    """Return how much of *rows* is what they end with; 0 if that may be data."""
+    """
+    Return how much of *rows* that have more is what they end with; 0 if that may be
+    data.
+    """
     rows = rows.reshape(-1, rows.shape[-1])
     ends, counts = np.unique(rows[:, -1], return_counts=True)
     same = rows == ends[counts.argmax()]
     # From the first on after which there is nothing else.
     tail = np.logical_and.accumulate(same[:, ::-1], axis=1)[:, ::-1]
+    # Rows with nothing else fill a batch, mostly on purpose.
+    used = ~tail.all(axis=1)
+    rows, same, tail = rows[used], same[used], tail[used]
     rest = ~tail
     values = rows[rest]
     pairs = rest[:, 1:]
