@@ -347,7 +347,7 @@ def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
         if name in wanted and group["interval"]
     }
     # Intervals have a least length: not all are divided by as much.
-    if loaded and 1 not in scales:
+    if scales and 1 not in scales:
         yield (
             f"the rules loaded have {max(scales):g} times as short intervals, as with "
             f"another --time-scale: pass the one they were built with"

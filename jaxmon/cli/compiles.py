@@ -345,7 +345,8 @@ def _lines(
     name = f"{counted(len(internal), 'program')} of JAX's own functions"
     yield from _block(name, internal)
     whole = sum(program.seconds for program in found.programs)
-    if max(program.seconds for program in found.programs) < _MOST_OF_ALL * whole:
+    longest = max((program.seconds for program in found.programs), default=0.0)
+    if longest < _MOST_OF_ALL * whole:
         yield from _block("all", found.programs)
     for name, count in Counter(found.unfinished).items():
         yield f"{name}: {counted(count, 'compile')} did not finish"

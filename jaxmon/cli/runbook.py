@@ -31,7 +31,7 @@ GUIDES = {
 }
 """Pages that belong to no alert, with what they are about, in the order of reading."""
 
-_PREFIX = "Jaxmon"
+_PREFIX, _LIST = "Jaxmon", "see: jaxmon runbook list"
 _ALIKE = 0.85
 _QUERY = r"(?ms)^ *```promql\n.*?^ *```$"
 _PLACEHOLDER = r"\$([a-z_]+)"
@@ -112,8 +112,8 @@ def show(
         msg = f"no runbook {name!r}: that of your own objective is at `runbooks` of "
         msg += "your slo.yaml; see also: jaxmon runbook show unknown"
         raise CommandError(msg)
-    hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"
-    msg = f"no runbook {name!r}; {hint} By what you see: jaxmon runbook show symptoms"
+    hint = f"did you mean {', '.join(close)}? By" if close else f"{_LIST}; by"
+    msg = f"no runbook {name!r}; {hint} what you see: jaxmon runbook show symptoms"
     raise CommandError(msg)
 
 

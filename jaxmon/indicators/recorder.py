@@ -65,8 +65,10 @@ class ByLabel(Generic[T]):
     def of(self, name: str) -> T:
         """Return what is kept for *name*, or for ``other``. Thread-safe."""
         found = self.kept.get(name)
-        if found is None:
-            name = self.labels.admit(name)
+        if found is not None:
+            return found
+        name = self.labels.admit(name)
+        if (found := self.kept.get(name)) is None:
             found = self.kept.setdefault(name, self._make(name))
             for notify in list(self.on_new):
                 notify()

@@ -164,8 +164,8 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     evidence = [of.verdict for of in _left(snapshot)] if long or late else []
     if late:
         evidence.append(
-            f"requests waited for {duration(time.turn_seconds)} on average before they "
-            "began, lately, which their latency includes from 1 s on"
+            f"lately, requests waited for {duration(time.turn_seconds)} on average "
+            "before they began; waits of 1 s and more are a part of their latency"
         )
     # They have waited, and left: errors of the objective, which page.
     lost = any(route.left >= limits.failed_requests for route in snapshot.requests)

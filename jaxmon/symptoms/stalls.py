@@ -190,10 +190,11 @@ def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
             *(causes[:_MOST_GONE], _ACTIONS[now.state], now.place),
         )
     elif lasts := quiet(snapshot):
-        before = max(snapshot.time.call_pause, _COUNTED)
-        paused = now.replace(seconds=lasts, changes=1, longest_before=before)
+        before = duration(max(snapshot.time.call_pause, _COUNTED))
         yield Finding(
-            *("host", now.place, f"No progress? The {doing(paused)}."),
+            *("host", now.place),
+            f"No progress? The {doing(now.replace(seconds=lasts, changes=0))}; before, "
+            f"at most {before} passed between calls.",
             from_place(now.stack, now.place)[:_MOST_LINES],
             f"{_ACTIONS[now.state]} Look at what ends that loop.",
             where=now.place,

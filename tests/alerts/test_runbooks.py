@@ -447,7 +447,7 @@ def test_an_invalid_label_is_rejected(label):
     [
         ("JaxmonGpuFaul", "did you mean JaxmonGpuFault"),
         ("hang", "did you mean JaxmonRequestsHang? By what you see: "),
-        ("zzz", "see: jaxmon runbook list"),
+        ("zzz", "see: jaxmon runbook list; by what you see: jaxmon runbook show"),
         ("../README", "see: jaxmon runbook list"),
     ],
 )

@@ -9,10 +9,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from jaxmon.cli.alerts import differences
 from jaxmon.cli.main import main
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_dashboards.boards import DashboardOptions, all_dashboards
+from tests.fakes.http import FaultyServer, Reply
 from tests.helpers.processes import ROOT, require_program, some
 
 
@@ -273,3 +275,17 @@ def test_check_names_a_server_that_is_none(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "http://127.0.0.1:1 does not respond like a Prometheus" in result.stderr
+
+
+def test_groups_of_another_release_are_listed() -> None:
+    """Of none that is loaded, the interval is known: that is no other --time-scale."""
+    loaded = {"name": "jaxmon-old", "interval": 15, "rules": []}
+    reply = Reply(200, {"status": "success", "data": {"groups": [loaded]}})
+    with FaultyServer(lambda *_: reply) as server:
+        wanted = {"name": "jaxmon-new", "interval": "15s", "rules": []}
+        found = list(differences(f"http://127.0.0.1:{server.port}", [wanted]))
+
+    assert found == [
+        "group jaxmon-old is loaded, but not generated",
+        "group jaxmon-new is not loaded",
+    ]

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from jaxmon.cli import compiles
 from jaxmon.preflight.profile import passes
-from jaxmon.preflight.profile.passes import TimedEvent, group_of, own_times
+from jaxmon.preflight.profile.passes import (
+    CompileTimes,
+    TimedEvent,
+    TracedCompile,
+    group_of,
+    own_times,
+)
 
 
 MILLISECOND = 1_000_000_000
@@ -150,3 +157,18 @@ def test_a_cut_line_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="Unterminated"):
         passes.read(tmp_path)
+
+
+def test_a_program_that_dies_in_its_first_compile_is_shown() -> None:
+    """With what did not finish; or with what did before it."""
+    nothing = CompileTimes([], ["f"])
+    failed = "the program failed with exit code -9; until then:"
+    assert list(compiles._lines(nothing, -9, 5, "here")) == [
+        *(failed, "f: 1 compile did not finish")
+    ]
+    found = CompileTimes(
+        [TracedCompile("g", internal=False, untraced="", seconds=1.0)], ["f"]
+    )
+    shown = list(compiles._lines(found, -9, 5, "here"))
+    assert shown[1].startswith("g: ")
+    assert shown[-1] == "f: 1 compile did not finish"

@@ -281,7 +281,7 @@ def test_requests_that_wait_for_a_blocked_loop_are_not_all_right(
     if only.severity:
         held = "Coroutines kept the event loop from other requests for 1 min 15 s, 75 %"
         assert only.verdict.startswith(held)
-        waited = "requests waited for 0.90 s on average before they began, lately,"
+        waited = "lately, requests waited for 0.90 s on average before they began; "
         assert only.evidence[0].startswith(waited)
         for wait, left, severity in (
             (9, 9, "ticket"),

@@ -398,7 +398,8 @@ def test_python_that_calls_nothing_any_more_is_no_slow_work(change, now, quiet):
     found = findings(time={**time, "call_age": 33.0, **change}, **NO_MORE)
     texts = [of.verdict for of in found if of.topic == "host"]
 
-    says = "No progress? The program has not called a jitted function for 33.0 s"
+    says = "No progress? The program has not called a jitted function for 33.0 s "
+    says += "at python.py:7; before, at most 1.0 s passed between calls."
     assert [text for text in texts if says in text] == texts[1:] * quiet
     once = {**time["since_start"]["places"][0], "once": True}
     time["since_start"]["places"] = [once]

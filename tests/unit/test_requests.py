@@ -119,6 +119,16 @@ def test_labels_are_bounded():
         assert recorded.overflow()["route"] == 3
 
 
+def test_what_shares_a_label_is_made_once():
+    """What is notified of new ones hears of two routes, and of what others share."""
+    routes, notified = Routes(2), []
+    routes.on_new.append(lambda: notified.append(len(routes.kept)))
+    found = {routes.of(str(name)).name for name in range(50)}
+
+    assert found == {"0", "1", "other"}
+    assert notified == [1, 2, 3]
+
+
 # --- nobody records, or recording fails ---------------------------------------
 
 

@@ -185,7 +185,7 @@ def progress(jax: Any, running: Sequence[Compile]) -> Compiling:
         from jaxmon.agent.jaxlink.equations import EquationReader  # noqa: PLC0415 - as above
         from jaxmon.agent.jaxlink.source_lines import SourceLineFinder  # noqa: PLC0415
 
-        if oldest.size is None and (jaxpr := oldest.function.whole()) is not None:
+        if oldest.size is None and (jaxpr := oldest.function.lowered()) is not None:
             lines = SourceLineFinder(jax)
             reader = EquationReader(lines, monotonic() + _READ_SECONDS)
             most = reader.heaviest(jaxpr, oldest.function.place)
