@@ -394,6 +394,8 @@ class WallTime(Fact):
         rates: calls a second lately, by jitted function, of those called most.
         rates_seconds: of how many seconds these are, up to about a minute.
         call_age: seconds since the latest call of a jitted function.
+        jax_age: seconds since it was last seen to call, compile, read or copy there:
+            calls of what is compiled ahead of time are not counted.
         call_pause: the most seconds between two of them.
         loops: by jitted function, the line of the only loop around a place that is
             known to call it.
@@ -415,6 +417,7 @@ class WallTime(Fact):
     rates: Mapping[str, float] = NOTHING
     rates_seconds: float | None = None
     call_age: float | None = None
+    jax_age: float | None = None
     call_pause: float = 0.0
     loops: Mapping[str, str] = NOTHING
     called: Mapping[str, str] = NOTHING

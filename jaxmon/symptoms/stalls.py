@@ -193,10 +193,12 @@ def _lasting(snapshot: Snapshot) -> Iterator[Finding]:
         before = duration(max(snapshot.time.call_pause, _COUNTED))
         yield Finding(
             *("host", now.place),
-            f"No progress? The {doing(now.replace(seconds=lasts, changes=0))}; before, "
-            f"at most {before} passed between calls.",
+            f"No progress? The program has not called a jitted function for "
+            f"{duration(lasts)}, and runs Python, now at {now.place}; before, at most "
+            f"{before} passed between calls.",
             from_place(now.stack, now.place)[:_MOST_LINES],
-            f"{_ACTIONS[now.state]} Look at what ends that loop.",
+            "If that is no work after the last call, as to write or to score results, "
+            "look at what ends the loop: `jaxmon explain --stacks` shows where it is.",
             where=now.place,
         )
 
@@ -225,7 +227,8 @@ def quiet(snapshot: Snapshot) -> float:
     """
     time, limits = snapshot.time, snapshot.limits
     least = seconds_in(limits.stalled_on_a_line)
-    age, now = time.call_age or 0.0, time.now
+    seen, now = inf if time.jax_age is None else time.jax_age, time.now
+    age = min(time.call_age or 0.0, seen)
     far = age >= max(least, limits.stalled_times * time.call_pause)
     runs = now.state == "python" and now.repeats >= _RHYTHM and not is_long(now, limits)
     once = any(of.place == now.place for of in time.since_start.once)

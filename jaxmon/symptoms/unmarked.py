@@ -38,7 +38,9 @@ def calling(snapshot: Snapshot) -> CallRate:
         return CallRate()
     late = min(max(_MISSED / (sum(rates.values()) or inf), _SOON), _NO_CALL)
     if time.call_age is not None and time.call_age >= late:
-        if time.now.function:  # a call that lasts
+        # A call that lasts, or those of what was compiled ahead of time.
+        seen = inf if time.jax_age is None else time.jax_age
+        if time.now.function or max(time.now.seconds, seen) < late:
             return CallRate()
         only = time.now.called[0] if len(time.now.called) == 1 else ""
         waits = time.now.work and not is_long(time.now, snapshot.limits)

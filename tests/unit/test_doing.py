@@ -163,6 +163,13 @@ def test_a_rate_has_a_window_and_calls_in_it() -> None:
     assert rare.startswith("m.step: 1.1 calls a second")
     now = {"called": ["m.step"]}
     assert text(call_age=180.0, now=now) == "m.step: no call for 3 min."
+    assert text(call_age=180.0, jax_age=12.0, now=now) == "m.step: no call for 3 min."
+    # It calls what was compiled ahead of time; or waits for what it called last.
+    assert text(call_age=180.0, jax_age=2.0, now=now) == ""
+    fetches = {**now, "state": "fetch", "seconds": 179.0}
+    assert (
+        text(call_age=180.0, jax_age=0.0, now=fetches) == "m.step: no call for 3 min."
+    )
     waits = {**now, "work": True, "place": "train.py:16"}
     says = "m.step: no call for 3 min; waits for work at train.py:16."
     assert text(call_age=180.0, now=waits) == says

@@ -146,6 +146,7 @@ def test_a_thread_that_never_wakes_does_the_same_thing():
     now = progress.describe(90.0)
     assert (now.state, now.seconds) == ("data_wait", 70.0)
     assert (now.longest_before, now.changes) == (1.0, 20)
+    assert progress.in_jax == 19.0
 
 
 def test_a_function_is_traced_at_changing_lines():

@@ -165,8 +165,8 @@ class WallTimePart(Part):
         """Return the ledger since the start and lately, and what is going on now."""
         if self._thread is None:
             return facts.WallTime()
-        now = self._looks.progress.describe(perf_counter())
-        current = self._looks.progress.current
+        progress, moment = self._looks.progress, perf_counter()
+        now, current = progress.describe(moment), progress.current
         if current is not None and now.seconds >= _LONG:
             now = facts.Now(**{**self._standing(current.thread), **vars(now)})
         turns, turn_seconds = self._routes.turns.lately()
@@ -179,7 +179,8 @@ class WallTimePart(Part):
             failed=self._failed_helpers(),
             rates=self._latest_calls.rates(),
             rates_seconds=self._latest_calls.window,
-            call_age=self._latest_calls.age(perf_counter()),
+            call_age=self._latest_calls.age(moment),
+            jax_age=None if (at := progress.in_jax) is None else moment - at,
             call_pause=self._latest_calls.pause,
             loops=self._looks.loops(),
             called=self._looks.called(),

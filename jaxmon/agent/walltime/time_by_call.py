@@ -352,6 +352,8 @@ class CallPauses:
 
 # A thread that has used less has not woken up: even a timer costs more.
 _ASLEEP = 2e-5
+# What a program that runs eagerly does is no call.
+_IN_JAX = frozenset((COMPILE, DEVICE, FETCH, TRANSFER))
 _MOST_TIMED = 1_000
 
 
@@ -371,12 +373,15 @@ class LineProgress:
 
     The same line may be found at every look although the program gets on, so it counts
     as the same only if the thread has not woken up, or no jitted function was called.
+    Calls of what was compiled ahead of time are not counted, but seen: it was in JAX
+    at *in_jax* for the last time.
     """
 
     def __init__(self, calls: LatestCalls) -> None:
         self._calls = calls
         self._called = False
         self._longest: dict[str, float] = {}
+        self.in_jax: float | None = None
         self.current: Current | None = None
         self.changes = 0
 
@@ -396,6 +401,8 @@ class LineProgress:
     ) -> None:
         """Record what a look found, and the *cpu* seconds used since the last."""
         current = self.current
+        if entry.state in _IN_JAX:
+            self.in_jax = now
         self._called = self._calls.count(now) or self._called
         if current is None:
             self.current = Current(entry, thread, now, work)
