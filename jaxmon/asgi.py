@@ -8,13 +8,14 @@ Requests of an ASGI application: FastAPI, Starlette, or any other.
 
 Each HTTP request is recorded as a `jaxmon.request`. Its route is the matched template
 (``/items/{id}``), never the path; unmatched requests are ``unmatched``. It lasts until
-the last byte of the response is sent, and counts from when it came if it waited a
-second or more for the event loop, where Linux and uvicorn say so. The status determines
-the outcome: 4xx is ``client_error``, 5xx ``error``. A truncated response, for example a
-stream that fails midway, is an ``error`` whatever its status; if the client disconnects
-first, it is a ``client_error``. That it has is known if the application receives the
-server's message, or if the server is uvicorn, and nothing between it and this replaces
-``receive``; on Linux, also if the event loop was held up meanwhile.
+the last byte of the response is sent, and counts from when it came if that is a second
+or more before it is here, for the event loop is held up, or middleware around this
+waits; where Linux and uvicorn say so. The status determines the outcome: 4xx is
+``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
+midway, is an ``error`` whatever its status; if the client disconnects first, it is a
+``client_error``. That it has is known if the application receives the server's message,
+or if the server is uvicorn, and nothing between it and this replaces ``receive``; on
+Linux, also if the event loop was held up meanwhile.
 
 With the setting ``serverless``, metrics and spans are pushed before the last byte is
 sent: after it, the platform may freeze the process.

@@ -49,7 +49,8 @@ class RouteFacts(Fact):
     """
     The requests of one route. Of those in progress, the oldest began *oldest_seconds*
     ago, and *queued* have an item in a queue; of those finished, callers of *left* are
-    known to have left before the response began.
+    known to have left before the response began, *left_lately* in ten minutes, or none
+    if nobody did in the last two.
     """
 
     name: str = ""
@@ -57,6 +58,7 @@ class RouteFacts(Fact):
     oldest_seconds: float = 0.0
     queued: int = 0
     left: int = 0
+    left_lately: int = 0
     failures: tuple[Failure, ...] = ()
     finished: tuple[Finished, ...] = ()
     batches: Batches = Batches()

@@ -220,7 +220,7 @@ class OpenRequest:
             ids = self.trace.end(ended, outcome, start, error)
         route.count(seconds, outcome, start, ids)
         if outcome == "client_error" and getattr(self, "left", False):
-            route.left.add()
+            route.leave()
         if outcome == "error" and indicators is not None:
             # Not set beforehand, which would cost each request that succeeds.
             response: str = getattr(self, "response", "")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST = 20
 _LONGEST = 200
 _AGAIN = 10.0
-_MINUTE, _TEN_MINUTES = 60.0, 600.0
+_MINUTE, _LATELY, _TEN_MINUTES = 60.0, 120.0, 600.0
 _MOST_TURNS, _ENOUGH, _BETWEEN_TURNS = 200, 20, 0.05
 # Kernel: struct tcp_info until after tcpi_last_data_recv, milliseconds; its first byte
 # is the state: closed, or closed by the peer.
@@ -104,7 +104,8 @@ class RequestRoute:
 
     `serving` has its requests in progress, in the order of their beginning; `counts`
     and `seconds` are by outcome and start; `usual` are those that the latest took while
-    nothing compiled; `left` counts callers who did before the response began.
+    nothing compiled; `left` counts callers who did before the response began, and
+    `leaves` are when the latest of them did.
     """
 
     tenant = ""
@@ -123,6 +124,7 @@ class RequestRoute:
         self.seconds: dict[tuple[str, str], Histogram] = {}
         self.failures, self.left = Failures(), Tally()
         self.usual: deque[float] = deque(maxlen=_LATEST)
+        self.leaves: deque[float] = deque(maxlen=_LATEST)
         self._lock = RLock()
 
     def count(
@@ -136,6 +138,18 @@ class RequestRoute:
             kind, Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
         )
         latency.observe(seconds, ids)
+
+    def leave(self) -> None:
+        """Count a caller who has left before the response began."""
+        self.left.add()
+        self.leaves.append(now())
+
+    def left_lately(self) -> int:
+        """Return how many did in ten minutes, 32 at most; 0 if none in the last two."""
+        moment, leaves = now(), list(self.leaves)
+        if not leaves or moment - leaves[-1] > _LATELY:
+            return 0
+        return sum(moment - at <= _TEN_MINUTES for at in leaves)
 
     @property
     def of_all(self) -> RequestRoute:
@@ -158,6 +172,7 @@ class RequestRoute:
             oldest_seconds=self.oldest(),
             queued=sum(bool(request.notes) for request in list(self.serving)),
             left=self.left.value,
+            left_lately=self.left_lately(),
             failures=self.failures.explain(),
             finished=tuple(
                 marked.Finished(
@@ -202,6 +217,7 @@ class TenantRoute(RequestRoute):
         self._route, self._tenant, self.tenant = route.of_all, tenant, tenant.name
         self.name, self.serving, self.usual = route.name, route.serving, route.usual
         self.failures, self.left = route.failures, route.left
+        self.leaves = route.leaves
 
     @property
     def of_all(self) -> RequestRoute:

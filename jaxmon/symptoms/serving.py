@@ -165,10 +165,12 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if late:
         evidence.append(
             f"lately, requests waited for {duration(time.turn_seconds)} on average "
-            "before they began; waits of 1 s and more are a part of their latency"
+            "before they reached the application; waits of 1 s and more are a part of "
+            "their latency"
         )
     # They have waited, and left: errors of the objective, which page.
-    lost = any(route.left >= limits.failed_requests for route in snapshot.requests)
+    most_left = max((of.left_lately for of in snapshot.requests), default=0)
+    lost = most_left >= limits.failed_requests
     pages = late and lost and time.turn_seconds > limits.left_after
     yield Finding(
         "event_loop",

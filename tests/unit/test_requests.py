@@ -13,7 +13,14 @@ from jaxmon.catalog import (
     REQUESTS_IN_PROGRESS,
 )
 from jaxmon.indicators import requests as open_request
-from jaxmon.indicators.routes import Outcome, RequestRoute, Routes
+from jaxmon.indicators import routes
+from jaxmon.indicators.routes import (
+    Outcome,
+    RequestRoute,
+    Routes,
+    Tenant,
+    TenantRoute,
+)
 from jaxmon.indicators.work import mark_cold
 from tests.helpers.indicators import recording
 
@@ -127,6 +134,22 @@ def test_what_shares_a_label_is_made_once():
 
     assert found == {"0", "1", "other"}
     assert notified == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("ages", "lately"),
+    [((500, 300, 100), 3), ((700, 300, 100), 2), ((500, 300, 130), 0), ((), 0)],
+)
+def test_callers_who_left_long_ago_have_not_lately(monkeypatch, ages, lately):
+    """All are counted; those of ten minutes if one did in the last two."""
+    route = RequestRoute("predict")
+    for age in ages:
+        monkeypatch.setattr(routes, "now", lambda age=age: 1_000.0 - age)
+        TenantRoute(route, Tenant("acme")).leave()
+    monkeypatch.setattr(routes, "now", lambda: 1_000.0)
+
+    assert route.left.value == len(ages)
+    assert route.left_lately() == lately
 
 
 # --- nobody records, or recording fails ---------------------------------------
