@@ -89,7 +89,10 @@ def redrawn(jaxpr: Any, lines: SourceLineFinder) -> str:
     for inside in jaxprs_of(jaxpr, _MOST_EQUATIONS):
         for equation in inside.eqns:
             body, constants, _ = body_of(equation)
-            if body is None or not constants or equation.params.get("length") == 1:
+            is_once = (
+                equation.primitive.name == "scan" and equation.params["length"] == 1
+            )
+            if body is None or not constants or is_once:
                 continue
             reader = _UseReader()
             others = len(body.invars) - constants
