@@ -155,7 +155,8 @@ def _bodies(
             yield branch.jaxpr, given[1:]
     elif name in {"scan", "while"}:
         body, first, carried = body_of(equation)
-        given, end = given[params.get("cond_nconsts", 0) :], first + carried
+        before = params["cond_nconsts"] if name == "while" else 0
+        given, end = given[before:], first + carried
         for _ in range(_PASSES):
             # A later pass is given what the one before has returned.
             pairs = zip(given[first:end], _flow(body, given, axis), strict=False)
