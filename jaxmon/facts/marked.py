@@ -47,10 +47,13 @@ class Failure(Fact):
 
 class RouteFacts(Fact):
     """
-    The requests of one route. Of those in progress, the oldest began *oldest_seconds*
-    ago, and *queued* have an item in a queue; of those finished, callers of *left* are
-    known to have left before the response began, *left_lately* in ten minutes, or none
-    if nobody did in the last two.
+    The requests of one route.
+
+    Attributes:
+        oldest_seconds: age of the oldest request in progress.
+        queued: requests in progress with an item in a queue.
+        left: finished requests whose caller left before the response began.
+        left_lately: the same in the last ten minutes; 0 after two without any.
     """
 
     name: str = ""

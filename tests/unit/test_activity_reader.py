@@ -1,7 +1,6 @@
 """What a thread does, from the functions on its stack."""
 
 import asyncio
-import dis
 import multiprocessing
 import queue
 import sys
@@ -36,11 +35,14 @@ from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
 from jaxmon.host.sources import display_path
 from tests.helpers.processes import until
-
-
-def read(*stack: Position, sites: CallSites | None = None) -> Doing:
-    """Return what a thread with this *stack* does, innermost first."""
-    return ActivityReader(jax, sites or CallSites()).read(list(stack))
+from tests.helpers.stacks import (
+    LIBRARY,
+    MACHINERY,
+    OF_JAX,
+    PROGRAM,
+    module_of,
+    read,
+)
 
 
 def called(sites: CallSites, state: str) -> Position:
@@ -297,68 +299,6 @@ def test_a_wait_for_connections_is_none_for_an_item() -> None:
     reader, writer = multiprocessing.Pipe(duplex=False)
 
     waits_as(IDLE, lambda: reader.poll(60.0), lambda: writer.send(1))
-
-
-def module_of(file: str) -> Position:
-    """Return where the code of a module from *file* is."""
-    return Position(compile("pass", file, "exec"), 0, {})
-
-
-LIBRARY = module_of("/x/lib/python3.11/site-packages/optax/_src/base.py")
-OF_JAX = module_of(f"{jax.__path__[0]}/experimental/multihost_utils.py")
-INSTALLED = module_of("/x/lib/python3.11/site-packages/rich/console.py")
-MACHINERY = module_of("<frozen importlib._bootstrap>")
-PROGRAM = module_of("/app/train.py")
-
-
-@pytest.mark.parametrize(
-    "innermost",
-    [
-        [LIBRARY],
-        [OF_JAX],
-        [MACHINERY],
-        [OF_JAX, MACHINERY, LIBRARY],
-        [INSTALLED],
-        [LIBRARY, INSTALLED, MACHINERY, INSTALLED],
-    ],
-)
-def test_a_library_is_imported_on_a_line_of_the_program(innermost):
-    """What the modules of libraries do is no work of the program."""
-    found = read(*innermost, MACHINERY, PROGRAM)
-
-    assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
-
-
-def test_a_program_that_is_imported_runs() -> None:
-    """A module of the program may train where it is imported."""
-    main = module_of("/app/main.py")
-
-    assert read(LIBRARY, INSTALLED, PROGRAM, MACHINERY, main).state == PYTHON
-
-
-@pytest.mark.parametrize(
-    ("stack", "once"),
-    [
-        ([PROGRAM], True),
-        ([LIBRARY, PROGRAM], True),
-        ([LIBRARY, PROGRAM, MACHINERY, module_of("/app/main.py"), MACHINERY], True),
-        ([PROGRAM, LIBRARY, PROGRAM], False),
-        ([Position(module_of.__code__, 0, {}), LIBRARY], False),
-    ],
-)
-def test_what_a_module_does_is_done_once(stack, once):
-    """Unless a library, or a thread, calls it: maybe again and again."""
-    assert read(*stack).once is once
-
-
-def test_what_is_in_a_loop_is_not_done_once() -> None:
-    """Wherever the loop is on the stack."""
-    code = compile("while x:\n    f()", "/app/train.py", "exec")
-    after = [of for of in dis.get_instructions(code) if of.opname.startswith("CALL")]
-    at = Position(code, after[-1].offset, {})
-
-    assert not read(LIBRARY, at).once
-    assert not read(PROGRAM, at).once
 
 
 JOINS = Position(threading.Thread.join.__code__, 0, {})

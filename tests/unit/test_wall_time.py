@@ -5,21 +5,18 @@ import json
 import linecache
 import multiprocessing.process
 import os
-import signal
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import jax
 import pytest
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import frames, other_threads
 from jaxmon.agent.jaxlink.activity import Doing
 from jaxmon.agent.jaxlink.call_sites import FETCH
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN
 from jaxmon.agent.walltime import looks
 from jaxmon.agent.walltime.ledger import (
     BLOCKED,
@@ -29,7 +26,6 @@ from jaxmon.agent.walltime.ledger import (
     TimeLedger,
 )
 from jaxmon.agent.walltime.tasks import (
-    GarbageCollections,
     Starvation,
     Task,
     WorkerProcesses,
@@ -48,7 +44,6 @@ from jaxmon.clocks import perf_counter
 from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
 from jaxmon.facts.walltime import Period, PlaceTime, WallTime
 from jaxmon.job.comparison import time_by_call
-from tests.helpers.processes import run_python
 
 
 STEP = LookEntry("", "device", "train.py:9", "train.step")
@@ -396,40 +391,6 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     assert devices.since(now + 60.0, 10) == DeviceTime(0.0, 0.0, is_known=False)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="looks find their lines")
-def test_collections_are_measured_and_belong_to_their_line():
-    """Looks cannot find them; those of compiling are compile time."""
-    kept = [{"number": number} for number in range(300_000)]
-    garbage = GarbageCollections(SourceLineFinder(jax), {threading.get_ident()})
-    garbage.begin()
-    try:
-        gc.collect()
-        garbage.take(60.0, 0.0, "compile")
-        began = perf_counter()
-        gc.collect()
-        ended = perf_counter()
-        line = sys._getframe().f_lineno - 2
-        took, during = garbage.take(60.0, (began + ended) / 2, "python")
-        trace_to_jaxpr()
-        compiled, _ = garbage.take(60.0, 0.0, "compile")
-        gc.collect()
-        first, after = garbage.take(1e-4, perf_counter(), "python")
-        rest, _ = garbage.take(60.0, 0.0, "python")
-    finally:
-        garbage.end()
-        kept.clear()
-    ((where, seconds),) = [item for item in took.items() if item[0].file]
-
-    assert (where.file, where.line) == (__file__, line)
-    assert 0.001 <= seconds < ended - began
-    assert during
-    assert not after
-    assert not any(found.file for found in compiled)
-    assert sum(first.values()) == pytest.approx(1e-4)
-    assert sum(rest.values()) > 0.001
-    assert not garbage.measures
-
-
 def test_the_state_of_a_thread_is_read_only_if_it_does_not_compute():
     """Each read of a file gives up the interpreter, and the next line waits for it."""
     ended = threading.Event()
@@ -479,43 +440,6 @@ def test_processes_are_counted_by_their_names(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(multiprocessing.process, "_children", children[:1])
     workers.look(2.0)
     assert (workers.started, workers.at_once) == (9, 3)
-
-
-def trace_to_jaxpr() -> None:
-    """Collect garbage as JAX may while it traces, in a function of that name."""
-    gc.collect()
-
-
-def test_a_signal_during_a_collection_reaches_the_program():
-    """Python drops what is raised in a callback of the collector."""
-    kept = [{"number": number} for number in range(300_000)]
-    garbage = GarbageCollections(SourceLineFinder(jax), set())
-
-    def end(*_: object) -> None:
-        raise TimeoutError
-
-    others = gc.callbacks.copy()
-    gc.callbacks.clear()  # JAX's, in Python, has what is raised there dropped
-    before = signal.signal(signal.SIGALRM, end)
-    garbage.begin()
-    try:
-        for _ in range(10):
-            with pytest.raises(TimeoutError):  # noqa: PT012 - wherever it comes
-                signal.setitimer(signal.ITIMER_REAL, 0.005)
-                gc.collect()
-                threading.Event().wait(30.0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        garbage.end()
-        gc.callbacks[:] = others
-        signal.signal(signal.SIGALRM, before)
-        kept.clear()
-
-
-def test_a_collection_anywhere_leaves_frames_whole():
-    """Also one that interrupts a function about to become a generator."""
-    program = Path(__file__).parents[1] / "programs" / "collected.py"
-    assert run_python(str(program)).ok().out == "ended\n"
 
 
 @pytest.mark.parametrize(

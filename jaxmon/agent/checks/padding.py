@@ -19,7 +19,7 @@ from jaxmon.agent.jaxlink.contents import argument_name, kind_of_argument
 from jaxmon.facts.functions import Padded
 
 
-# Shorter rows are cheap; of so many elements in a sample it is told, in 0.2 ms.
+# Shorter rows are cheap. At most so many elements of a sample are read, in 0.2 ms.
 _SHORTEST, _MOST_ELEMENTS = 32, 1 << 16
 # Samples before that is said, and after which no more are looked at.
 _SAMPLES, _ENOUGH = 4, 64
@@ -93,7 +93,7 @@ class _Seen:
 
     @property
     def is_open(self) -> bool:
-        """Whether another sample would tell more."""
+        """Whether more samples are needed."""
         return not self._is_data and self.samples < _ENOUGH
 
     @property
