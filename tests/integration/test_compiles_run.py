@@ -225,7 +225,8 @@ smooth(1.)
     # XLA does not say what takes less than a second.
     assert not said or pytest.approx(seconds, rel=0.05) == float(row)
     because = "reduce_window_sum of float32[150,150]"
-    assert lines == f"  train.py:7: most likely what is folded: {because}\n"
+    # A busy machine takes long for other lines, too.
+    assert lines.startswith(f"  train.py:7: most likely what is folded: {because}\n")
     assert "\nall:" not in result.out
 
 

@@ -261,7 +261,7 @@ def test_deadlines_and_cancellation(recorded: Recorded, server: Any) -> None:
         grpc.channel_ready_future(channel).result(60)
         with ThreadPoolExecutor(len(METHODS)) as pool:
             # Long enough for a busy server to have begun.
-            codes = pool.map(lambda one: client.call(one, 9, timeout=4), METHODS)
+            codes = pool.map(lambda one: client.call(one, 9, timeout=8), METHODS)
             assert set(codes) == {"DEADLINE_EXCEEDED"}
         route = f"/{SERVICE}/unary_stream"
         until(lambda: recorded.requests() == client.truth, "the deadlines")

@@ -79,7 +79,7 @@ class Run:
         Return the finding on programs that take so many *seconds* from now on: on a
         busy machine, it takes more of them to be sure.
         """
-        for _ in range(3):
+        for _ in range(8):
             self.take(repeat(seconds), ENOUGH + 8)
             if found := self.findings():
                 break

@@ -134,7 +134,9 @@ class Hooks:
     def collect(self) -> list[Family]:
         """Export hook status, and re-register cleared listeners."""
         active = self.active()
-        if self.listeners is not None and not self.listeners.restore():
+        # While it attaches, nothing is said of it yet.
+        listeners = self.listeners if MONITORING in active else None
+        if listeners is not None and not listeners.restore():
             active[MONITORING] = False
         rows = [(hook, int(observes)) for hook, observes in active.items()]
         return [family_of(catalog.HOOK_ACTIVE, rows)]

@@ -151,9 +151,13 @@ class TraceMistakes(Part):
         self._read_while(object)
 
     def _read_while(self, goes_on: Callable[[], object]) -> None:
-        while self._unread and goes_on():
+        while goes_on():
             began = thread_time()
-            self._read(self._unread.popleft())
+            try:
+                unread = self._unread.popleft()
+            except IndexError:  # all are read, or another thread has dropped them
+                return
+            self._read(unread)
             self._budget.spend(began)
 
     def _read(self, unread: _Unread) -> None:
