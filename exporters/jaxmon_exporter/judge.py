@@ -31,8 +31,7 @@ from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.cache import shared
-from jaxmon.symptoms.findings import HostFindings, as_fact, verdict
-from jaxmon.symptoms.stalls import waiting
+from jaxmon.symptoms.findings import HostFindings, as_fact, unjudged, verdict
 from jaxmon.symptoms.symptom import Finding
 from jaxmon.symptoms.unmarked import calling
 
@@ -85,7 +84,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.observed_seconds,
                 release=of.release[:_MOST_OF_A_PROGRAM],
                 notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
-                verdict=waiting(snapshot),
+                verdict=unjudged(snapshot),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
                 calling=calling(snapshot),
                 recognised=snapshot.recognised,

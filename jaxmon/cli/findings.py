@@ -23,9 +23,15 @@ from jaxmon.limits import Limits
 from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
 from jaxmon.screens.runs import parse as parse_run
 from jaxmon.screens.text import heading, screen
-from jaxmon.symptoms.findings import HostFindings, about, as_fact, find, verdict
+from jaxmon.symptoms.findings import (
+    HostFindings,
+    about,
+    as_fact,
+    find,
+    unjudged,
+    verdict,
+)
 from jaxmon.symptoms.job import WAITED_FOR, is_held_up
-from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Urgency
 
 
@@ -155,7 +161,7 @@ def worst(found: Sequence[Judged], width: int) -> Iterator[Painted]:
         left = width - len(since)
         title = heading(process.snapshot.process, process.worker.number, left)
         yield Painted(f"{title}{since}", bold=True)
-        quiet, colour = verdict(process.findings, waiting(process.snapshot)), None
+        quiet, colour = verdict(process.findings, unjudged(process.snapshot)), None
         if not (text := quiet):
             text = process.findings[0].verdict
             colour = COLOURS.get(about(process.findings[0]).urgency)

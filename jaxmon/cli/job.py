@@ -112,7 +112,8 @@ def post_mortem(
       jaxmon job post-mortem --file-sd targets/train.json --json
     """
     from jaxmon.cli.workers import directory_of, ends
-    from jaxmon.host.formats.layout import wrapped
+    from jaxmon.facts import endings
+    from jaxmon.host.formats.layout import clean, wrapped
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
 
@@ -120,12 +121,14 @@ def post_mortem(
     found = examine(sidecars.ask(timed=True), options.limits_of(directory))
     alone = sidecars.local and not found.jobs
     just, earlier = ends(directory) if alone else ([], [])
-    ended = [*just, *earlier]
+    replaced = endings.replaced(directory).values() if alone else ()
+    killed = [clean(end.line(endings.age_of(end))) for end in replaced]
+    ended = [*just, *killed, *earlier]
     recorded = ends(directory, stopped=True) if alone else ([], [])
     if as_json:
         output.document(document(found))
-    elif any(recorded):
-        for sentence in (*recorded[0], *recorded[1]):
+    elif any(recorded) or killed:
+        for sentence in (*recorded[0], *killed, *recorded[1]):
             colour = "red" if sentence in ended else None
             for line in wrapped(sentence, output.report_width()):
                 output.line(line, colour=colour)
@@ -137,7 +140,7 @@ def post_mortem(
         return _FAILED
     missing = any(job.missing for job in found.jobs)
     unknown = (
-        not (found.jobs or any(recorded))
+        not (found.jobs or killed or any(recorded))
         or missing
         or any(host.trouble for host in found.hosts)
     )

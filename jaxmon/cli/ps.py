@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def command(
     not respond is "stuck?", one that SIGSTOP stopped is "stopped".
 
     Options:
-        ended: Also list slots whose process finished, or was stopped.
+        ended: Also list processes that finished, were stopped, or were replaced.
         seconds: How long to count requests and steps.
         url: Ask this sidecar, of another host or container, instead of the agents.
 
@@ -114,7 +114,7 @@ def command(
     else:
         directory = directory_of(run_dir, past=ended)
         summary, processes = _read(directory, seconds)
-    finished = _finished(directory, processes) if ended else {}
+    finished = _finished(directory, processes) if ended else []
     if as_json:
         output.document(_document(summary, processes, finished))
     elif processes or finished:
@@ -149,9 +149,10 @@ def _read(directory: Path, seconds: float) -> tuple[Summary, list[ProcessView]]:
 def _show(
     summary: Summary,
     processes: Sequence[ProcessView],
-    finished: Mapping[str, ProcessEnd],
+    finished: Sequence[tuple[str, ProcessEnd]],
     window: str,
 ) -> None:
+    from jaxmon.facts.ending import IN_ORDER
     from jaxmon.facts.recent import YOUNG
     from jaxmon.symptoms.job import WAITED_FOR, is_held_up
 
@@ -186,8 +187,9 @@ def _show(
             output.line(text, colour=colour)
         because = clean(process.because)
         output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
-    for end, line in zip(finished.values(), lines[len(processes) + 1 :], strict=True):
-        output.lines([line, *([f"{_INDENT}{clean(end.sentence)}"] if end.stop else [])])
+    for (_, end), line in zip(finished, lines[len(processes) + 1 :], strict=True):
+        text = clean(end.sentence) if end.stop or end.ended not in IN_ORDER else ""
+        output.lines([line, *wrapped(text, width, first=_INDENT, rest=_INDENT)])
     agents = [process.agent for process in processes]
     if any(is_held_up(agent.rank, agent.findings or ()) for agent in agents):
         output.lines(["", WAITED_FOR])
@@ -199,11 +201,11 @@ def _show(
         output.lines(["", *wrapped(text, width)])
 
 
-def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
+def _ended_rows(finished: Sequence[tuple[str, ProcessEnd]]) -> Iterator[list[str]]:
     from jaxmon.facts.endings import age_of
     from jaxmon.screens.programs import without_interpreter
 
-    for worker, end in finished.items():
+    for worker, end in finished:
         age = age_of(end)
         yield [
             *(worker, ""),
@@ -217,16 +219,17 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
 
 def _finished(
     directory: Path, processes: Sequence[ProcessView]
-) -> dict[str, ProcessEnd]:
+) -> list[tuple[str, ProcessEnd]]:
     from jaxmon.facts import endings
     from jaxmon.facts.ending import IN_ORDER
 
     running = {process.number for process in processes}
-    return {
-        worker: end
+    over = [
+        (worker, end)
         for worker, end in endings.ends(directory).items()
         if worker not in running and end.ended in IN_ORDER
-    }
+    ]
+    return [*endings.replaced(directory).items(), *over]
 
 
 def _of_others(directory: Path) -> Iterator[str]:
@@ -245,7 +248,7 @@ def _of_others(directory: Path) -> Iterator[str]:
 def _document(
     summary: Summary,
     processes: Sequence[ProcessView],
-    finished: Mapping[str, ProcessEnd],
+    finished: Sequence[tuple[str, ProcessEnd]],
 ) -> dict[str, Any]:
     from jaxmon.facts.endings import age_of
     from jaxmon.facts.record import encoded
@@ -286,7 +289,7 @@ def _document(
                     "verdict": end.sentence,
                     "ended_seconds_ago": age_of(end),
                 }
-                for worker, end in finished.items()
+                for worker, end in finished
             ),
         ],
     }

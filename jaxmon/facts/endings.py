@@ -277,19 +277,25 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
     return {worker: ends.ended for worker, ends in found.items() if ends.ended}
 
 
-def repeated(directory: Path) -> dict[str, str]:
+def replaced(directory: Path) -> dict[str, ProcessEnd]:
     """
-    Return how processes were killed, or ended in a row, before those that run, as
-    predicates by worker.
+    Return by worker the records of processes that were killed, or ended in a row,
+    before those that run; none if *directory* cannot be read.
     """
     found = {}
     with interrupts.expected(OSError):
-        for worker, of in slots(directory).items():
-            if end := of.repeated:
-                times, lead = end.failures + 1, "replaces a killed process: "
-                if times >= _AGAIN:
-                    lead = f"ended {times} times in a row; the last time, "
-                found[worker] = lead + end.line(age_of(end))
+        found = {worker: of.repeated for worker, of in slots(directory).items()}
+    return {worker: end for worker, end in found.items() if end}
+
+
+def repeated(directory: Path) -> dict[str, str]:
+    """Return how these ended, as predicates by worker."""
+    found = {}
+    for worker, end in replaced(directory).items():
+        times, lead = end.failures + 1, "replaces a killed process: "
+        if times >= _AGAIN:
+            lead = f"ended {times} times in a row; the last time, "
+        found[worker] = lead + end.line(age_of(end))
     return found
 
 

@@ -195,6 +195,7 @@ class Allocations(Fact):
         bytes: in all live arrays, and *arrays*, their number.
         lines: of all devices, in the last snapshot.
         peaks: of single devices.
+        growing: what grows in a program that is young, and is no leak yet.
         host: growth of the rest of the process, if that goes on.
     """
 
@@ -205,6 +206,7 @@ class Allocations(Fact):
     lines: tuple[Line, ...] = ()
     peaks: tuple[MemoryPeak, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    growing: tuple[Leak, ...] = ()
     host: HostGrowth = HostGrowth()
 
     def peak_of(self, device: str) -> MemoryPeak:

@@ -30,9 +30,8 @@ from jaxmon.screens.section import Section
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
 from jaxmon.symptoms.compiles import program_size
-from jaxmon.symptoms.findings import DOUBT, about, verdict
+from jaxmon.symptoms.findings import DOUBT, about, unjudged, verdict
 from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
-from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Urgency
 from jaxmon.symptoms.unmarked import call_text, calling
 
@@ -71,7 +70,7 @@ def finding_lines(
         over: once the program has come to its end, where the others are.
     """
     lines, observed = ["FINDINGS"], snapshot.process.observed_seconds
-    if quiet := verdict(found, "" if over else waiting(snapshot)):
+    if quiet := verdict(found, "" if over else unjudged(snapshot)):
         lines.append(f"{INDENT}{quiet}" + (_TAKES_TIME if found else ""))
     for number, finding in enumerate(found, 1):
         block = _finding(number, finding, width, observed, brief=room is not None)

@@ -7,6 +7,7 @@ from math import inf
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary
+from jaxmon.host.formats.layout import size
 from jaxmon.symptoms import (
     cache,
     compiles,
@@ -28,6 +29,7 @@ from jaxmon.symptoms import (
 )
 from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.cache import compared
+from jaxmon.symptoms.stalls import waiting
 from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
@@ -93,13 +95,26 @@ def about(finding: Finding) -> Symptom:
     return SYMPTOMS[finding.topic]
 
 
-def verdict(findings: Iterable[Finding], waits: str = "") -> str:
-    """Return how it *waits*, or `NOTHING`, if enough was seen and nothing is to fix."""
+def unjudged(snapshot: Snapshot) -> str:
+    """Return what may become a finding: a wait that is long, or memory that grows."""
+    found = [of for of in snapshot.allocations.growing if of.lines and of.seconds]
+    if (waits := waiting(snapshot)) or not found:
+        return waits
+    most = max(found, key=lambda of: of.growth_bytes)
+    return (
+        f"Memory grows: arrays of {most.lines[0].place} by "
+        f"{size(most.growth_bytes / most.seconds)} a second, {size(most.growth_bytes)} "
+        "so far. If that goes on, it counts as a leak."
+    )
+
+
+def verdict(findings: Iterable[Finding], yet: str = "") -> str:
+    """Return *yet*, or `NOTHING`, if enough was seen and nothing is to fix."""
     quiet = all(
         about(finding).urgency is Urgency.NOTE and finding.topic not in _DOUBTS
         for finding in findings
     )
-    return (waits or NOTHING) if quiet else ""
+    return (yet or NOTHING) if quiet else ""
 
 
 def as_fact(finding: Finding) -> FindingSummary:

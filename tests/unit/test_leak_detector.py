@@ -259,6 +259,21 @@ def test_a_cache_that_fills_is_no_leak_until_it_lasts_or_is_urgent(seconds, room
     assert len(detector.urgent({"0": Room(size, room)})) == told
 
 
+@pytest.mark.parametrize(
+    ("most", "grows"), [(200 * MIB, True), (40 * MIB, False), (100 * MIB, False)]
+)
+def test_what_grows_is_said_before_it_is_a_leak(most: int, *, grows: bool) -> None:
+    """Not a little, nor what was filled to its size by half of the time."""
+    detector = YoungDetector()
+    for look in range(1, 31):
+        size = most * look // 30 if most != 100 * MIB else min(8 * look * MIB, most)
+        line = AllocationLine("a.py", 2, "f", "0", "buffer", size, 10 * look)
+        detector.add(MemoryProfile(0.0, (line,)), GIB, 10 * look, look / 3)
+
+    assert detector.leaks == {}
+    assert bool(detector.growing) == grows
+
+
 def test_a_sweep_that_collects_a_few_large_results_is_no_leak() -> None:
     """There are few, however large they are."""
     detector = YoungDetector()

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from jaxmon.agent.end_writer import EndWriter
+from jaxmon.cli.main import main
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.host.formats.json_text import NewerSchemaError
@@ -110,7 +112,10 @@ def test_ends_that_repeat_are_told_beside_what_runs(path, states, repeats):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, 0])
 def test_a_process_that_was_killed_is_told_beside_what_replaces_it(path, number):
-    """As far as the kernel says so: one that was stopped may be a deployment."""
+    """
+    As far as the kernel says so: one that was stopped may be a deployment. Commands
+    about ended processes list it, though its slot is taken.
+    """
     killed = EndWriter(path, 0o600)
     killed.begin()
     killed.update({"signal": int(number)})
@@ -118,12 +123,21 @@ def test_a_process_that_was_killed_is_told_beside_what_replaces_it(path, number)
     successor = EndWriter(path, 0o600)
     successor.begin()
     found = endings.repeated(path.parent)
+    environ = {"JAXMON_RUN_DIR": str(path.parent), "COLUMNS": "200"}
+    listed, examined = (
+        CliRunner().invoke(main, of.split(), env=environ)
+        for of in ("ps --ended", "job post-mortem")
+    )
     successor.abandon()
     if number in (signal.SIGKILL, signal.SIGSEGV):
         assert found["0"].startswith("replaces a killed process: pid ")
         assert f"was ended by {number.name}" in found["0"]
+        assert listed.stdout.count(f"ended by {number.name}") == 1
+        assert f"was ended by {number.name}" in examined.stdout
+        assert examined.exit_code == 1
     else:
         assert found == {}
+        assert str(os.getpid()) not in listed.stdout + examined.stdout
 
 
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:

@@ -375,5 +375,5 @@ def test_no_rate_is_cut(capsys, monkeypatch, rate, width):
         texts(host_view(screen, State(), name="", width=width, height=24))
     )
     monkeypatch.setattr(output, "report_width", lambda: width)
-    ps._show(found.summary, [process], {}, "1 s")
+    ps._show(found.summary, [process], [], "1 s")
     assert text in capsys.readouterr().out

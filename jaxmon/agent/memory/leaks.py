@@ -240,6 +240,9 @@ _PATIENCE_SECONDS = 60.0
 YOUNG_GROWTH = 256 << 20
 """Bytes by which a young program must have grown."""
 
+GROWING_BYTES = 64 << 20
+"""Bytes by which it must have grown to be said to grow, which is no fault yet."""
+
 YOUNG_SECONDS = 30.0
 """
 Seconds for which a line must have grown in a young program that runs, and has memory
@@ -262,8 +265,9 @@ class _YoungLook(NamedTuple):
 class YoungDetector:
     """
     Judges what grows with the calls of a program since it began. Not thread-safe.
-    Arrays accumulate in *leaks*, by device; the rest of the host's memory in *host*, if
-    that goes on, and since the first call by *risen* bytes.
+    Arrays accumulate in *leaks*, by device, and grow in *growing*, if that is less; the
+    rest of the host's memory grows in *host*, and since the first call by *risen*
+    bytes.
     """
 
     def __init__(self) -> None:
@@ -271,6 +275,7 @@ class YoungDetector:
         self._rest: int | None = None
         self.risen = 0
         self.leaks: dict[str, Leak] = {}
+        self.growing: dict[str, Leak] = {}
         self.host: HostGrowth | None = None
 
     def add(
@@ -290,7 +295,7 @@ class YoungDetector:
         looks.append(_YoungLook(now, calls, resident, devices))
         if len(looks) > 2 * _LOOKS:
             del looks[1:-1:2]
-        self.leaks, self.host = {}, None
+        self.leaks, self.growing, self.host = {}, {}, None
         later = [look for look in looks if look.calls >= calls * _WARM_CALLS]
         if len(later) >= _YOUNG_LOOKS and calls >= _YOUNG_CALLS:
             self._judge(later)
@@ -313,30 +318,38 @@ class YoungDetector:
         first, last = looks[0], looks[-1]
         seconds, calls = last.time - first.time, last.calls - first.calls
         for device, lines in last.devices.items():
-            suspects = []
+            suspects, growing = [], []
             for place, line in lines.items():
                 at = [look.devices.get(device, {}).get(place) for look in looks]
                 series = [
                     (float(look.calls), 0 if held is None else held.bytes)
                     for look, held in zip(looks, at, strict=True)
                 ]
+                suspect = _suspect(line, at[0])
+                if suspect.growth_arrays < _YOUNG_ARRAYS:
+                    continue
                 if _grows_with_calls(series):
-                    suspects.append(_suspect(line, at[0]))
-            suspects = [s for s in suspects if s.growth_arrays >= _YOUNG_ARRAYS]
-            if suspects:
-                suspects.sort(key=lambda suspect: -suspect.growth_bytes)
-                growth = sum(suspect.growth_bytes for suspect in suspects)
-                self.leaks[device] = Leak(
-                    device, growth, seconds, lines=tuple(suspects), calls=calls
-                )
+                    suspects.append(suspect)
+                elif _grows_with_calls(series, least=GROWING_BYTES):
+                    growing.append(suspect)
+            for found, held_by in ((suspects, self.leaks), (growing, self.growing)):
+                if found:
+                    found.sort(key=lambda suspect: -suspect.growth_bytes)
+                    growth = sum(suspect.growth_bytes for suspect in found)
+                    held_by[device] = Leak(
+                        device, growth, seconds, lines=tuple(found), calls=calls
+                    )
         if _grows_with_calls([(look.calls, look.rest) for look in looks], whole=False):
             self.host = HostGrowth(last.rest - first.rest, seconds, calls)
 
 
 def _grows_with_calls(
-    series: Sequence[tuple[float, int]], *, whole: bool = True
+    series: Sequence[tuple[float, int]],
+    *,
+    whole: bool = True,
+    least: int = YOUNG_GROWTH,
 ) -> bool:
-    least = max(YOUNG_GROWTH, series[-1][1] // 2 if whole else 0)
+    least = max(least, series[-1][1] // 2 if whole else 0)
     return _only_grows(series, least, patience=1)
 
 

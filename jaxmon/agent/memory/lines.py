@@ -182,14 +182,25 @@ class Suspicion:
 
     def explain(self) -> tuple[Leak, ...]:
         """Return the suspects."""
-        young, calls, leaks = self._young, self._calls(), list(self._leaks.values())
         return tuple(
             [
                 self._fact(leak).replace(holder=self._holder(leak.device))
-                for leak in leaks
-                if not leak.calls or young is None or young.goes_on(leak, calls)
+                for leak in list(self._leaks.values())
+                if not leak.calls or self._goes_on(leak)
             ]
         )
+
+    def growing(self) -> tuple[Leak, ...]:
+        """Return what grows in a young program, and is no suspect yet."""
+        young = self._young
+        if young is None or monotonic() - self._began >= self._window:
+            return ()
+        found = [*young.leaks.values(), *young.growing.values()]
+        new = [leak for leak in found if leak.device not in self._leaks]
+        return tuple([self._fact(leak) for leak in new if self._goes_on(leak)])
+
+    def _goes_on(self, growth: Leak) -> bool:
+        return self._young is None or self._young.goes_on(growth, self._calls())
 
     def family(self) -> Family:
         """Return the growth of the suspects, by device."""
@@ -361,7 +372,7 @@ class MemoryLines(Part):
             self.lines()
         with self._lock:
             last, first, leaks = self._last, self._first, self._suspicion.explain()
-            host = self._suspicion.host()
+            growing, host = self._suspicion.growing(), self._suspicion.host()
             peaks = self._peaks.copy()
         if last is None or first is None:
             return facts.Allocations()
@@ -384,6 +395,7 @@ class MemoryLines(Part):
                 for device, (size, lines) in peaks.items()
             ),
             leaks=leaks,
+            growing=growing,
             host=host,
         )
 
