@@ -49,7 +49,7 @@ MAKERS = ("Finding", "reason", "_of_route", "_costs")
 WIDTH = 100
 FIRST = """\
 Find what you see, run the command, and look for what it says in the second column.
-Causes link to runbooks. `jaxmon runbook show symptoms` prints the same in a terminal."""
+Causes link to runbooks. `jaxmon runbook show symptoms` prints this in a terminal."""
 TASKS = """\
 To [mute alerts at night](alerting.md#receivers), to compare a
 [canary, or two releases](dashboards.md#two-releases), and for all other tasks, see the

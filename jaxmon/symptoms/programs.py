@@ -449,7 +449,7 @@ SYMPTOMS = (
     _executed("recomputed", "Each call repeats the same computation.", _recomputed),
     _executed("padded", "Most of an argument is padding.", _padded),
     Symptom(
-        *("redrawn", "F4", "Each pass of a loop draws the same numbers.", HINT, _redrawn),
+        *("redrawn", "F4", "Each pass draws the same numbers.", HINT, _redrawn),
         missing="only the program shows it",
     ),
     Symptom(
