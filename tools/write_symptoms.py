@@ -48,9 +48,8 @@ MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 WIDTH = 100
 FIRST = """\
-Find what you see, run the command, and compare: each cause has its remedy.
-Causes link to their runbooks, which have the commands for what only an alert says.
-`jaxmon runbook show symptoms` prints the same in a terminal."""
+Find what you see, run the command, and look for what it says in the second column.
+Causes link to runbooks. `jaxmon runbook show symptoms` prints this in a terminal."""
 TASKS = """\
 To [mute alerts at night](alerting.md#receivers), to compare a
 [canary, or two releases](dashboards.md#two-releases), and for all other tasks, see the
@@ -58,13 +57,17 @@ To [mute alerts at night](alerting.md#receivers), to compare a
 INTRODUCTION = """\
 ## Everything that can be wrong
 
-Everything that jaxmon says of a program, a host or a job, once, by kind of failure.
-*Finding* is the topic in `jaxmon explain --json`, *page* what the answer of the live
-page, `ps` and `top` counts as a reason, whose `kind` is the same name, and *job* what
-`jaxmon job why` says. Facts are what a process, its host or a job
-[reports](contributors/architecture.md#the-life-of-a-fact). Limits have these names in
-[`slo.yaml`](alerting.md), for screens and alerts alike; `accelerator_idle` is of the
-weekly report and of boards, which judge nothing."""
+All that jaxmon says of a program, a host or a job, by kind of failure. In the first
+column,
+
+- *finding* has the topic in `jaxmon explain --json`;
+- *page* means that the live page, `ps` and `top` give it as a reason for their answer
+  (`kind` has the same name);
+- *job* means that `jaxmon job why` says it.
+
+A process, its host or a job [reports](contributors/architecture.md#the-life-of-a-fact)
+the facts. [`slo.yaml`](alerting.md) sets the limits, for screens and alerts alike. Only
+the weekly report and boards use `accelerator_idle`."""
 # Of a fact in the code, what it is called in JSON; the rest is no fact of its own.
 FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
     "of_kind": "events",

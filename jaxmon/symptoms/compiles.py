@@ -454,7 +454,7 @@ SYMPTOMS = (
     slow("operations", "Eager operations are compiled one by one.", operations, _COSTS),
     slow("control_flow", "Loops are compiled outside of jit.", control_flow, _COSTS),
     Symptom(
-        *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
+        *("effects", "F1", "Calls leave the fast path because of an effect.", TIME),
         *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
         missing=TOO_LITTLE,
     ),

@@ -455,7 +455,7 @@ SYMPTOMS = (
         other_runbook="JaxmonTimeLost",
     ),
     Symptom(
-        *("narrowed", "F4", "Values do not survive with 32 bits.", FAILURE, _narrowed),
+        *("narrowed", "F4", "Values lose digits in 32 bits.", FAILURE, _narrowed),
         missing="only the process knows its arrays",
     ),
     *(
@@ -473,7 +473,7 @@ SYMPTOMS = (
             missing="only the source of the program shows it",
         )
         for name, sentence, urgency in (
-            ("frozen_value", "A value of the host is a constant.", FAILURE),
+            ("frozen_value", "A value of the host became a constant.", FAILURE),
             ("dropped_update", "An update of an array is dropped.", FAILURE),
             ("leaked_tracer", "A traced value outlives its trace.", FAILURE),
             ("printed_tracer", "A traced value is printed.", HINT),

@@ -444,7 +444,7 @@ SYMPTOMS = (
         wait="leak_for",
     ),
     Symptom(
-        *("fragmentation", "F2", "Much is free on a device, in small blocks.", HINT),
+        *("fragmentation", "F2", "Free device memory is fragmented.", HINT),
         *(_fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing="matters only once an allocation fails",
     ),

@@ -335,7 +335,7 @@ def _short(snapshot: Snapshot) -> Iterator[Finding]:
 
 SYMPTOMS = (
     Symptom(
-        *("short", "", "Too little was seen to judge where the time goes."),
+        *("short", "", "Too few samples to judge where the time goes."),
         finding=_short,
         missing=NOTHING,
     ),
@@ -355,7 +355,7 @@ SYMPTOMS = (
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("watchdog", "", "Alerts arrive: it fires always."),
+        *("watchdog", "", "Always fires, to show that alerts arrive."),
         rule=("JaxmonWatchdog", _watchdog),
         missing=NOTHING,
     ),

@@ -434,11 +434,11 @@ def _executed(name: str, sentence: str, judge: ProcessJudge) -> Symptom:
 
 SYMPTOMS = (
     Symptom(
-        *("first_call", "F8", "A call may loop without end.", HINT, first_call),
+        *("first_call", "F8", "A call may never return.", HINT, first_call),
         missing="whether it ends is not known",
     ),
     slow("unrolled", "A loop of Python makes a program large.", _unrolled),
-    slow("alike", "Functions are compiled apart, though they are alike.", _alike),
+    slow("alike", "Similar functions are compiled separately.", _alike),
     slow("captured", "Programs contain large arrays as constants.", _captured),
     Symptom(
         *("selected", "", "All branches are computed under vmap.", HINT),
@@ -446,17 +446,17 @@ SYMPTOMS = (
         missing="only the program shows which of them is needed",
     ),
     _executed("inefficient", "An operation has a cheaper form.", _inefficient),
-    _executed("recomputed", "Each call computes the same from the same.", _recomputed),
+    _executed("recomputed", "Each call repeats the same computation.", _recomputed),
     _executed("padded", "Most of an argument is padding.", _padded),
     Symptom(
-        *("redrawn", "F4", "All passes of a loop draw the same.", HINT, _redrawn),
+        *("redrawn", "F4", "Each pass draws the same numbers.", HINT, _redrawn),
         missing="only the program shows it",
     ),
     Symptom(
-        *("whole", "F2", "Each device holds arrays whole in vain.", HINT),
+        *("whole", "F2", "Each device holds whole arrays needlessly.", HINT),
         *(_whole, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing=LINES,
     ),
-    _executed("resharded", "Each call exchanges arguments among devices.", _resharded),
+    _executed("resharded", "Each call moves arguments between devices.", _resharded),
     _executed("duplicated", "All devices compute the same.", _duplicated),
 )

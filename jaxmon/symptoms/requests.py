@@ -488,7 +488,7 @@ SYMPTOMS = (
         missing=f"{_WARM} says it if they are too slow",
     ),
     Symptom(
-        *("cold_start_budget", "F1", "Too many requests wait."),
+        *("cold_start_budget", "F1", "Too many requests wait for compiles."),
         rule=(_COLD, None),
         missing=BUDGET,
     ),

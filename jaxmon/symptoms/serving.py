@@ -272,13 +272,13 @@ SYMPTOMS = (
         missing=TOO_LITTLE,
     ),
     Symptom(
-        *("event_loop", "", "A line keeps an event loop from other requests.", TIME),
+        *("event_loop", "", "A line of code blocks an event loop.", TIME),
         *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
         other_runbook="JaxmonRequestsHang",
     ),
     Symptom(
-        *("thread_failed", "F8", "A thread ended by an uncaught exception.", FAILURE),
+        *("thread_failed", "F8", "An uncaught exception ended a thread.", FAILURE),
         finding=_failed_threads,
         severity=TICKET,
         missing="only the process knows its threads",

@@ -416,7 +416,7 @@ SYMPTOMS = (
         missing=NO_SCREEN,
     ),
     Symptom(
-        *("warmed_in_vain", "F1", "What a warm-up compiles is not used.", HINT),
+        *("warmed_in_vain", "F1", "A warm-up compiles what is never used.", HINT),
         finding=_warmed_in_vain,
         missing="it delays starts, and requests do not wait for it",
         other_runbook="JaxmonWarmupFailed",

@@ -82,7 +82,7 @@ FAILURE, TIME, HINT, NOTE = Urgency
 # Why something has no alert, or no screen says it.
 NO_SCREEN = "no screen watches for it"
 NOTHING = "nothing is wrong"
-RULES_ONLY = "only Prometheus sees who is not there"
+RULES_ONLY = "only Prometheus notices what is missing"
 LINES = "only the process knows its lines"
 BUDGET = "an objective is about weeks"
 TOO_LITTLE = "costs too little to wake or interrupt anyone"

@@ -440,7 +440,7 @@ PARTS = (
     ),
     TimePart(
         "startup",
-        "Imports and devices take the time.",
+        "Imports and starting devices take the time.",
         "startup",
         ("Importing modules and initialising devices took", ""),
         "A longer run does not take more of it. `python -X importtime` shows which "
