@@ -26,6 +26,8 @@ here, although the client sees ``INTERNAL`` or ``UNKNOWN``.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -59,7 +61,6 @@ _ERRORS = frozenset(
 _MOMENT = 0.25
 # The asynchronous server knows them by number.
 _BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-_NEVER = object()
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -188,8 +189,7 @@ def _recorded(
                 responses = behaviour(request, context)
                 yield
                 if not isinstance(context, _ReadableContext):
-                    # What is no iterator fails in the words of that server.
-                    responses = iter(functools.partial(next, responses), _NEVER)
+                    responses = _each(responses)
                 yield from responses
 
     else:
@@ -201,6 +201,13 @@ def _recorded(
 
     served = requests.ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
     return _called(served) if inspect.isgeneratorfunction(wrapper) else served
+
+
+def _each(responses: Any) -> Iterator[Any]:
+    """Yield *responses*; what is no iterator fails in the words of that server."""
+    with contextlib.suppress(StopIteration):
+        while True:
+            yield next(responses)
 
 
 def _called(served: Behaviour) -> Behaviour:
@@ -282,9 +289,7 @@ def _code(context: Any, error: BaseException | None) -> grpc.StatusCode:
     left = context.time_remaining()
     if left is not None and left <= 0:
         return grpc.StatusCode.DEADLINE_EXCEEDED
-    # How a task, or what it iterates over, learns that the client has left.
-    cancelled = error is not None and not isinstance(error, Exception)
-    if cancelled or _has_left(context):
+    if _is_cancelled(error) or _has_left(context):
         # A client whose deadline passes cancels, often a moment before the server's.
         if left is not None and left < _MOMENT:
             return grpc.StatusCode.DEADLINE_EXCEEDED
@@ -293,7 +298,11 @@ def _code(context: Any, error: BaseException | None) -> grpc.StatusCode:
     code = context.code()
     if not code:
         return grpc.StatusCode.OK if error is None else grpc.StatusCode.UNKNOWN
-    return _BY_NUMBER[code] if isinstance(code, int) else code
+    if isinstance(code, grpc.StatusCode):
+        return code
+    # A server with threads takes no numbers.
+    numbers = {} if hasattr(context, "is_active") else _BY_NUMBER
+    return numbers.get(code, grpc.StatusCode.UNKNOWN)
 
 
 def _outcome(code: grpc.StatusCode) -> Outcome:
@@ -306,6 +315,18 @@ def _headers(details: Any) -> Iterator[tuple[str, str]]:
     for name, value in details.invocation_metadata or ():
         if isinstance(value, str):
             yield name, value
+
+
+def _is_cancelled(error: BaseException | None) -> bool:
+    """Return whether *error* is how a task, or what it iterates over, is ended."""
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, GeneratorExit)
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # on a thread
+        return False
+    # Not what the behaviour itself has cancelled, or raised.
+    return task is not None and task.cancelling() > 0
 
 
 def _has_left(context: Any) -> bool:

@@ -1,6 +1,7 @@
 """The gRPC interceptors on real servers, against what the clients saw."""
 
 import asyncio
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ SERVICE = "models.Predict"
 CODES = {
     "OK": "success",
     "INVALID_ARGUMENT": "client_error",
+    "NOT_FOUND": "client_error",
     "CANCELLED": "client_error",
     "UNKNOWN": "error",
     "UNAVAILABLE": "error",
@@ -53,6 +55,10 @@ def decide(number: int, context: Any) -> int:
         context.set_code(grpc.StatusCode.UNAVAILABLE)
     if number == 4:
         mark_cold()
+    if number in (5, 99):  # no statuses
+        context.set_code(number)
+    if number == 6:
+        sys.exit("no")
     if number == 9:  # until the client has left
         until(lambda: not context.is_active(), "the client to leave")
     return number
@@ -67,6 +73,10 @@ async def decide_async(number: int, context: Any) -> int:
         context.set_code(grpc.StatusCode.UNAVAILABLE)
     if number == 4:
         mark_cold()
+    if number in (5, 99):  # the first is NOT_FOUND
+        context.set_code(number)
+    if number == 6:
+        raise asyncio.CancelledError
     if number == 9:
         await asyncio.sleep(600)
     return number
@@ -275,6 +285,20 @@ def test_deadlines_and_cancellation(recorded: Recorded, server: Any) -> None:
 
 
 @SERVERS
+def test_odd_ends_are_what_the_clients_saw(recorded: Recorded, server: Any) -> None:
+    """Numbers for statuses; a behaviour that ends its task or thread is an error."""
+    with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        client = Client(channel)
+        grpc.channel_ready_future(channel).result(60)
+        assert client.call("unary_unary", 99) == "UNKNOWN"
+        client.call("unary_unary", 5)
+        assert client.call("unary_unary", 6, timeout=2) == "DEADLINE_EXCEEDED"
+        until(lambda: recorded.requests() == client.truth, "the end of all RPCs")
+
+    assert not recorded.failures.failures()
+
+
+@SERVERS
 def test_garbage_and_unknown_methods(recorded: Recorded, server: Any) -> None:
     """Unparsable requests and unknown methods are client errors, and no routes."""
     with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -327,10 +351,19 @@ def fails_later(number: int, context: Any) -> Iterator[int]:
     raise LookupError(number)
 
 
+class Incomparable(int):
+    """Like an array, whose comparison has no truth value."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError
+
+
 STREAMS: list[Callable[..., Any]] = [
     fails_when_called,
     fails_later,
-    lambda number, _: iter([number, number]),
+    lambda number, _: iter([number, Incomparable(number)]),
     lambda number, _: [number],  # no iterator, as the server asks
     lambda *_: None,
 ]
