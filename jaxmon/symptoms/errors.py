@@ -455,7 +455,7 @@ SYMPTOMS = (
         other_runbook="JaxmonTimeLost",
     ),
     Symptom(
-        *("narrowed", "F4", "Values lose digits in 32 bits.", FAILURE, _narrowed),
+        *("narrowed", "F4", "Values change in 32 bits.", FAILURE, _narrowed),
         missing="only the process knows its arrays",
     ),
     *(

@@ -287,6 +287,8 @@ def forget(params: Any, x: Any) -> Any:
 
 def test_updates_that_jax_leaves_out_of_a_program_are_found(agent: Agent) -> None:
     """JAX compiles nothing of what is not returned; what it traced is known."""
+    if jax.__version_info__ < (0, 7):
+        pytest.skip("this JAX does not tell gradients apart")
     jax.jit(forget)({"w": jnp.ones((3, 2)), "b": jnp.ones(2)}, jnp.ones((4, 3)))
     inside.programs(agent).finish(30)
 
