@@ -153,9 +153,10 @@ class TraceMistakes(Part):
     def _read_while(self, goes_on: Callable[[], object]) -> None:
         while goes_on():
             began = thread_time()
-            try:
+            unread = None
+            with interrupts.expected(IndexError):  # all are read, or were dropped
                 unread = self._unread.popleft()
-            except IndexError:  # all are read, or another thread has dropped them
+            if unread is None:
                 return
             self._read(unread)
             self._budget.spend(began)
