@@ -189,7 +189,7 @@ def _recorded(
                 responses = behaviour(request, context)
                 yield
                 if not isinstance(context, _ReadableContext):
-                    responses = _each(responses)
+                    responses = _responses(responses)
                 yield from responses
 
     else:
@@ -203,7 +203,7 @@ def _recorded(
     return _called(served) if inspect.isgeneratorfunction(wrapper) else served
 
 
-def _each(responses: Any) -> Iterator[Any]:
+def _responses(responses: Any) -> Iterator[Any]:
     """Yield *responses*; what is no iterator fails in the words of that server."""
     with contextlib.suppress(StopIteration):
         while True:
