@@ -101,8 +101,9 @@ def unjudged(snapshot: Snapshot) -> str:
     if (waits := waiting(snapshot)) or not found:
         return waits
     most = max(found, key=lambda of: of.growth_bytes)
+    place = most.lines[0].place
     return (
-        f"Memory grows: arrays of {most.lines[0].place} by "
+        f"Memory grows: arrays {f'of {place} ' if place else ''}by "
         f"{size(most.growth_bytes / most.seconds)} a second, {size(most.growth_bytes)} "
         "so far. If that goes on, it counts as a leak."
     )

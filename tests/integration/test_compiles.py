@@ -18,8 +18,11 @@ from jaxmon import catalog
 from jaxmon.agent import Agent
 from jaxmon.agent.compiles import misses
 from jaxmon.agent.jaxlink import patches
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.tracing.part import TraceMistakes
 from jaxmon.cli.main import main
+from jaxmon.exposition.families import Family
 from jaxmon.host.sources import display_path
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
@@ -170,6 +173,30 @@ def outcomes(agent: Agent) -> dict[str, float]:
 def hears(agent: Agent) -> bool:
     """Return whether the hook into jax.monitoring is reported as active."""
     return value(agent, "jaxmon_hook_active", hook="monitoring") == 1
+
+
+def test_a_scrape_while_listeners_attach_says_nothing_of_them(monkeypatch):
+    """What is not attached yet is not inactive, which alerts and boards would show."""
+    listen, register = Hooks.listen, Listeners.register
+    attaching: list[Hooks] = []
+    pages: list[list[Family]] = []
+
+    def listens(hooks: Hooks, **how: Any) -> None:
+        attaching.append(hooks)
+        listen(hooks, **how)
+
+    def registers(listeners: Listeners) -> None:
+        pages.append(attaching[-1].collect())
+        register(listeners)
+
+    monkeypatch.setattr(Hooks, "listen", listens)
+    monkeypatch.setattr(Listeners, "register", registers)
+    with instrumented() as agent:
+        assert hears(agent)
+
+    [[active]] = pages
+    assert active.metric is catalog.HOOK_ACTIVE
+    assert not [name for name, _ in active.samples if "monitoring" in name]
 
 
 def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:

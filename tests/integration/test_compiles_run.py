@@ -225,8 +225,13 @@ smooth(1.)
     # XLA does not say what takes less than a second.
     assert not said or pytest.approx(seconds, rel=0.05) == float(row)
     because = "reduce_window_sum of float32[150,150]"
-    # A busy machine takes long for other lines, too.
-    assert lines.startswith(f"  train.py:7: most likely what is folded: {because}\n")
+    first, *others = lines.splitlines()
+    assert first == f"  train.py:7: most likely what is folded: {because}"
+    # Where a busy machine traces for as long as XLA folds.
+    traced = (
+        "  train.py:8: 3 of 4 equations: reduce_sum 1, convert_element_type 1, add 1"
+    )
+    assert others in ([], [traced])
     assert "\nall:" not in result.out
 
 

@@ -157,8 +157,8 @@ def test_the_program_gets_its_alarm_wherever_it_lands(dropped, agent, program, k
     gc.collect()
 
     assert lost == []
-    # Others are not passed again; how many depends on JAX.
-    assert heard >= len(tried) / 3
+    # Others are not passed again; of a sample, more before JAX 0.9.
+    assert heard >= len(tried) / (3 if OLD_JAX else 2)
     assert dropped == []
     assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)

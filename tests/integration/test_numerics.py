@@ -286,15 +286,20 @@ def forget(params: Any, x: Any) -> Any:
 
 
 def test_updates_that_jax_leaves_out_of_a_program_are_found(agent: Agent) -> None:
-    """JAX compiles nothing of what is not returned; what it traced is known."""
-    if jax.__version_info__ < (0, 7):
-        pytest.skip("this JAX does not tell gradients apart")
-    jax.jit(forget)({"w": jnp.ones((3, 2)), "b": jnp.ones(2)}, jnp.ones((4, 3)))
+    """
+    JAX compiles nothing of what is not returned; what it traced is known. Nothing is
+    concluded where a JAX does not mark what it computes for a gradient.
+    """
+    given = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}, jnp.ones((4, 3))
+    equations = jax.jit(forget).trace(*given).jaxpr.jaxpr.eqns
+    is_marked = any("transpose(" in str(of.source_info.name_stack) for of in equations)
+    assert is_marked or jax.__version_info__ < (0, 8)
+    jax.jit(forget)(*given)
     inside.programs(agent).finish(30)
 
     unused = inside.programs(agent).snapshot()[name_of(forget)].unused
-    assert unused is not None
-    assert unused.outputs == ("params['b']", "params['w']")
+    outputs = None if unused is None else unused.outputs
+    assert outputs == (("params['b']", "params['w']") if is_marked else None)
 
 
 DRIFT = """

@@ -2,7 +2,10 @@
 
 import pytest
 
+from jaxmon.facts.process import read
+from jaxmon.symptoms.findings import NOTHING, find, unjudged, verdict
 from tests.helpers.findings import GIB, findings, function
+from tests.helpers.findings import HEALTHY as A_PROGRAM
 
 
 # With preallocation, the pool is all that JAX may use, and the limit.
@@ -137,3 +140,23 @@ def test_what_grows_on_the_host_and_on_devices_is_one_finding() -> None:
     assert [one.topic for one in found({}, held)] == several
     filled = {"full_in_seconds": 120.0, "seconds": 7200.0}
     assert [one.topic for one in found({}, filled)] == several
+
+
+def test_memory_that_grows_is_said_before_it_is_a_leak() -> None:
+    """With its line and pace, of the device where it is most; a finding says more."""
+
+    def said(*growing: dict[str, object], **more: object) -> str:
+        parts = {"allocations": {"growing": list(growing), **more}}
+        snapshot = read({**A_PROGRAM, **parts}, {"events": []})
+        return verdict(find(snapshot), unjudged(snapshot))
+
+    line = {"file": "a", "line": 3, "arrays": 64, "growth_bytes": GIB // 4}
+    less = {"device": "0", "growth_bytes": GIB // 8, "seconds": 8.0, "lines": [line]}
+    most = {**less, "device": "1", "growth_bytes": GIB // 4}
+    assert said(less, most) == (
+        "Memory grows: arrays of a:3 by 32 MiB a second, 256 MiB so far. If that goes "
+        "on, it counts as a leak."
+    )
+    assert said({**most, "lines": [{}]}).startswith("Memory grows: arrays by 32 MiB")
+    assert said() == NOTHING
+    assert said(most, leaks=[{**most, "growth_bytes": GIB, "seconds": 60.0}]) == ""
